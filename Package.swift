@@ -230,8 +230,9 @@ let package = Package(
     .testTarget(
       name: "ReplayTests",
       dependencies: [
-        "BindruneReplay", "BindruneTrace", "BindruneCapture", "BindruneSimulator", "BindruneWire", "GAP", "GATT", "ATT",
-        "SMP", "HCI", "TestSupport",
+        "BindruneReplay", "BindruneTrace", "BindruneCapture", "BindruneSimulator", "BindruneToolbox", "BindruneWire",
+        "GAP",
+        "GATT", "ATT", "SMP", "HCI", "TestSupport",
       ],
       swiftSettings: settings),
     .testTarget(

@@ -66,6 +66,13 @@ extension HostCore {
     upper.index(of: link).map { upper.links[$0].protection.security }
   }
 
+  /// Changes `HostConfiguration.pairing` and `pairsOnDemand`, for pairings that begin from now on, also on links that are up.
+  package mutating func setPairing(_ settings: PairingSettings, pairsOnDemand: Bool) {
+    configuration.pairing = settings
+    configuration.pairsOnDemand = pairsOnDemand
+    for index in 0..<upper.links.count { prepare(at: index) }
+  }
+
   /// A bond that was stored: call this before the start. It replaces another one with the same peer.
   public mutating func add(_ bond: Bond, now: Instant) throws(IdentityError) {
     if let identity = bond.peers.identityAddress.map({ PeerAddress($0) }) { try checkIdentity(identity) }

@@ -58,7 +58,7 @@ public struct HostConfiguration: Sendable {
 public struct HostCore: ~Copyable {
   enum Phase: BitwiseCopyable { case stopped, starting, settingAddress, running }
 
-  public let configuration: HostConfiguration
+  public internal(set) var configuration: HostConfiguration
   var phase = Phase.stopped
   var hci: HCILayer
   var l2cap = L2CAPLayer()

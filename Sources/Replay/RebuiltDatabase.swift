@@ -7,7 +7,8 @@ import HCI
 /// **Overview**: the GATT database of the recorded host, as far as the trace shows it: what its answers to discovery, reads
 /// and writes reveal, and which of its values it sent.
 ///
-/// **Function**: `init` learns from all links. `build` makes a database with the same handles. A value is stored, and the
+/// **Function**: `init` learns from all links. `build` makes a database with the same handles, and the changes of services
+/// that the trace shows: a search that passes over a service's handle says that the service is not there. A value is stored, and the
 /// replay sets it before each request to what the recorded answer contains, unless the application refused one with an
 /// error of its own: then it decides each time.
 struct RebuiltDatabase: Sendable {
@@ -40,6 +41,20 @@ struct RebuiltDatabase: Sendable {
   private var written: Set<UInt16> = []
   /// Handles that a client wrote a configuration to.
   private var configured: Set<UInt16> = []
+  /// A search for primary services, in the order of the trace.
+  private struct Search {
+    var step: Int
+    var range: ClosedRange<UInt16>
+    /// Only services with this UUID.
+    var uuid: BluetoothUUID?
+    var found: Set<UInt16>
+  }
+  private var searches: [Search] = []
+  /// Searches times services times indications that are compared, and changes: a trace of an attacker has many of all.
+  private static var mostComparisons: Int { 1_000_000 }
+  private static var mostChanges: Int { 256 }
+  /// Service Changed indications: their steps and ranges. Vol 3, Part G, §7.1.
+  private var indications: [(step: Int, value: UInt16, range: ClosedRange<UInt16>)] = []
   /// How many attributes were added without a declaration in the trace.
   private(set) var guesses = 0
   /// The link is encrypted whose packets teach.
@@ -62,7 +77,13 @@ struct RebuiltDatabase: Sendable {
       case .server:
         guard let request = step.partner else { continue }
         learn(from: script.steps[request].payload, script.steps[index].payload)
-      case .values: learn(sent: step.payload)
+        learn(searchFrom: request, script.steps[request].payload, script.steps[index].payload)
+      case .values:
+        let pdu = step.payload
+        learn(sent: pdu)
+        if pdu.count == 7, pdu[0] == 0x1D, pdu.little16(3) > 0, pdu.little16(3) <= pdu.little16(5) {
+          indications.append((index, pdu.little16(1), pdu.little16(3)...pdu.little16(5)))
+        }
       default: break
       }
     }
@@ -118,6 +139,32 @@ struct RebuiltDatabase: Sendable {
         }
       }
     }
+  }
+  /// What a search for primary services has passed over: to the end of its range if it found nothing, else to the last service
+  /// that it found. Vol 3, Part F, §3.4.3.4, §3.4.4.10.
+  private mutating func learn(searchFrom step: Int, _ request: [UInt8], _ response: [UInt8]) {
+    guard request.count >= 7, request.little16(1) > 0, request.little16(1) <= request.little16(3) else { return }
+    var uuid: BluetoothUUID?, entry = 4, first = 1
+    switch request[0] {
+    case 0x10 where request.count == 7 && request.little16(5) == 0x2800:
+      entry = response.count > 1 ? max(Int(response[1]), 6) : 6
+      first = 2
+    case 0x06 where request.little16(5) == 0x2800:
+      uuid = BluetoothUUID(wire: request[7...])
+      if uuid == nil { return }
+    default: return
+    }
+    var last = request.little16(3), found: Set<UInt16> = []
+    if response.first == request[0] + 1 {
+      for at in stride(from: first, to: response.count - 3, by: entry) {
+        found.insert(response.little16(at))
+        last = response.little16(at + 2)
+      }
+    } else if response.count != 5 || response[4] != 0x0A {
+      return
+    }
+    guard last >= request.little16(1) else { return }
+    searches.append(Search(step: step, range: request.little16(1)...last, uuid: uuid, found: found))
   }
   private mutating func learn(_ value: [UInt8], of handle: UInt16) {
     if let service = services[handle] {
@@ -228,8 +275,38 @@ struct RebuiltDatabase: Sendable {
     case descriptor(BluetoothUUID)
   }
 
-  /// A database with everything learnt; attributes that contradict each other are left out.
-  mutating func build() -> Database {
+  /// Services that come, or go, before a step is played.
+  struct Change: Sendable {
+    var step: Int
+    var inserted = DatabaseBuilder()
+    var removed: [UInt16] = []
+  }
+  /// The changes of a service's presence, and whether it is there at first.
+  private func presence(
+    of handle: UInt16, _ service: Service, _ indications: [(step: Int, value: UInt16, range: ClosedRange<UInt16>)]
+  ) -> (isThere: Bool, changes: [Int]) {
+    guard service.kind == .primary, service.isUUIDKnown,
+      searches.count * services.count * max(indications.count, 1) <= Self.mostComparisons
+    else { return (true, []) }
+    var known: (step: Int, isThere: Bool)?, isFirst = true, changes: [Int] = []
+    for search in searches where search.range.contains(handle) && (search.uuid ?? service.uuid) == service.uuid {
+      let isThere = search.found.contains(handle)
+      if let before = known, before.isThere != isThere {
+        let told = indications.first {
+          $0.step > before.step && $0.step < search.step && $0.range.contains(handle)
+        }
+        changes.append(told?.step ?? search.step)
+      } else if known == nil {
+        isFirst = isThere
+      }
+      known = (search.step, isThere)
+    }
+    return (isFirst, changes)
+  }
+
+  /// A database with everything learnt, as it is at first, and the changes in their order; attributes that contradict each
+  /// other are left out. `whole`: with all services that are ever there.
+  mutating func build() -> (first: Database, whole: Database, changes: [Change]) {
     let rows = self.rows(), handles = rows.keys.sorted(), starts = services.keys.sorted()
     var homes: [Home] = [], last: UInt16 = 0
     for (place, start) in starts.enumerated() {
@@ -240,21 +317,43 @@ struct RebuiltDatabase: Sendable {
     }
     homes = withGuesses(homes, for: handles)
     let targets = Set(homes.map(\.start))
-    var builder = DatabaseBuilder(), place = 0
+    var builder = DatabaseBuilder(), place = 0, first = DatabaseBuilder(), changes: [Int: Change] = [:]
+    let values = Set(declarations.values.lazy.filter { $0.uuid == .serviceChanged }.map(\.value))
+    let told = indications.filter { values.contains($0.value) }
     for home in homes {
       var inside: [(UInt16, Row)] = []
       while place < handles.count, handles[place] <= home.end {
         if handles[place] > home.start, let row = rows[handles[place]] { inside.append((handles[place], row)) }
         place += 1
       }
-      builder.service(
-        home.service.uuid, home.service.kind, at: AttributeHandle(rawValue: home.start),
-        end: AttributeHandle(rawValue: home.end)
-      ) { fill(&$0, inside, through: home.end, targets) }
+      func add(to builder: inout DatabaseBuilder) {
+        builder.service(
+          home.service.uuid, home.service.kind, at: AttributeHandle(rawValue: home.start),
+          end: AttributeHandle(rawValue: home.end)
+        ) { fill(&$0, inside, through: home.end, targets) }
+      }
+      add(to: &builder)
+      let presence = presence(of: home.start, home.service, told)
+      var isThere = presence.isThere
+      if isThere { add(to: &first) }
+      for step in presence.changes {
+        if isThere {
+          changes[step, default: Change(step: step)].removed.append(home.start)
+        } else {
+          add(to: &changes[step, default: Change(step: step)].inserted)
+        }
+        isThere.toggle()
+      }
     }
-    do throws(DatabaseError) { return try builder.build() } catch {
+    do throws(DatabaseError) {
+      let whole = try builder.build()
+      if changes.isEmpty || changes.count > Self.mostChanges { return (whole, whole, []) }
+      do throws(DatabaseError) {
+        return (try first.build(), whole, changes.values.sorted { $0.step < $1.step })
+      } catch { return (whole, whole, []) }
+    } catch {
       guesses += 1
-      return Database()
+      return (Database(), Database(), [])
     }
   }
 

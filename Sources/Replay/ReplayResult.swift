@@ -9,7 +9,9 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
   case subscriptionBefore = "subscription before the trace"
   case keysBefore = "keys before the trace"
   case database = "database that the trace does not show"
+  case servicesChanged = "services changed by the application"
   case applicationValue = "value set by the application"
+  case entries = "fewer entries than fit"
   case discovery = "discovery strategy"
   case mtuExchange = "time of the MTU exchange"
   case noCall = "request without a call of our client"
@@ -17,7 +19,10 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
   case parameters = "parameters chosen by policy"
   case ownAddress = "own address"
   case randomValues = "random values and keys"
-  case pairingNotCompared = "pairing that depends on random values"
+  case pairingComputed = "pairing that depends on random values"
+  case pairingNotCompared = "pairing before the trace"
+  case refusal = "refusal by the user"
+  case bondRemoved = "bond removed by the user"
   case endOfLink = "end of the link"
 
   /// What the freedom permits, in a sentence.
@@ -30,6 +35,10 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
     case .database: "The trace shows values without their declarations: our host was given a characteristic for them."
     case .applicationValue:
       "The recorded server returned another value than the one last read or written: our application set that value."
+    case .servicesChanged:
+      "A search finds services that an earlier one did not find, or no longer finds them: our application changed them."
+    case .entries:
+      "The recorded server's list ends earlier than ours; the client asks for the rest."
     case .discovery: "Our client asks further or other questions to discover the same attributes."
     case .mtuExchange: "Our client exchanges the MTU at another time, or at all."
     case .noCall: "Our client sends no such request, or not alone; the peer's answer was kept from it."
@@ -37,8 +46,12 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
     case .parameters: "Values that a host chooses: MTU, pairing features, connection parameters."
     case .ownAddress: "The trace does not show the host's address, which the pairing contains."
     case .randomValues: "Both hosts draw their own random numbers and keys: only code and length were compared."
-    case .pairingNotCompared:
-      "The peer's next values depend on the recorded host's random numbers: the rest of the pairing was not compared."
+    case .pairingComputed:
+      "The peer's values depend on the host's random numbers: they were computed again for those of our host."
+    case .pairingNotCompared: "The trace begins in the middle of this pairing, which was not compared."
+    case .refusal: "The recorded host's user refused a pairing: so did ours."
+    case .bondRemoved:
+      "The recorded host behaves as one that has no bond any more, without a contrary sign: ours was removed."
     case .endOfLink: "The link ended before the recorded host sent what ours had ready."
     }
   }

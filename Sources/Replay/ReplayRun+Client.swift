@@ -170,7 +170,10 @@ extension ReplayRun {
       while left > 0, let next = script.nextRequest(after: at, on: link) {
         left -= 1
         let pdu = script.steps[next].payload
-        guard pdu.first == 0x10 else { break }
+        guard pdu.first == 0x10 else {
+          operation.isWhole = isSearchOfEverything(pdu, from: step, to: at, link)
+          break
+        }
         operation.isWhole = pdu.count == 7 && pdu.little16(5) == 0x2801
         if operation.isWhole { break }
         at = next
@@ -215,6 +218,39 @@ extension ReplayRun {
       next = script.nextRequest(after: here, on: link)
     }
     return count
+
+  /// A search for includes in one request over all services, which lie at all handles and so leave none for secondary services.
+  /// `first` … `last`: the steps of the requests for primary services.
+  private func isSearchOfEverything(_ request: [UInt8], from first: Int, to last: Int, _ link: Int) -> Bool {
+    guard request.count == 7, request[0] == 0x08, request.little16(5) == 0x2802, request.little16(1) == 1,
+      request.little16(3) == 0xFFFF
+    else { return false }
+    var next = 1
+    for index in script.steps(from: first, on: link) where index <= last {
+      guard script.steps[index].payload.first == 0x10, let partner = script.steps[index].partner else { continue }
+      let response = script.steps[partner].payload
+      guard response.count > 1, response[0] == 0x11, response[1] >= 6 else { continue }
+      for at in stride(from: 2, to: response.count - 3, by: Int(response[1])) {
+        guard Int(response.little16(at)) == next else { return false }
+        next = Int(response.little16(at + 2)) + 1
+      }
+    }
+    return next == 0x1_0000
+  }
+  /// Both hosts continue a search for characteristics: ours behind the last declaration, the recorded one behind its value,
+  /// where no declaration can be. Vol 3, Part G, §3.3.2, §4.6.1.
+  func continuesBehindValue(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> Bool {
+    guard recorded.count == 7, recorded[0] == 0x08, recorded.little16(5) == 0x2803, ours.count == 7,
+      ours[0] == 0x08, ours[3...] == recorded[3...],
+      let before = script.previous(
+        before: step, on: link, where: { $0.stream == .server && $0.direction == .fromController })
+    else { return false }
+    let response = script.steps[before].payload
+    guard response.count > 1, response[0] == 0x09, response[1] >= 7, response.count >= 2 + Int(response[1]) else {
+      return false
+    }
+    let last = response.count - Int(response[1]), handle = response.little16(last), value = response.little16(last + 3)
+    return value > handle && ours.little16(1) == handle &+ 1 && recorded.little16(1) == value &+ 1
   }
 
   private mutating func writeCommand(_ recorded: [UInt8], _ link: Int, _ id: LinkID) {
@@ -223,7 +259,8 @@ extension ReplayRun {
     if recorded[0] == 0x52 {
       _ = core.write(command: value.span, to: handle, on: id)
     } else if value.count >= 12 {
-      let signed = Array(value.dropLast(12))
+      let signed = Array(value.dropLast(12)), counter = value.suffix(12)
+      giveSignatureKey(counter: UInt32(truncatingIfNeeded: counter.prefix(4).little64), link)
       if case .storeBond = core.write(signed: signed.span, to: handle, on: id) {
         // The driver has stored the bond.
         for bond in core.allBonds { core.stored(bond) }

@@ -5,29 +5,53 @@ import HCI
 import L2CAP
 import SMP
 
-/// How far the pairing of a link is compared.
+/// The pairing of a link, as far as the trace has come.
 struct PairingWatch {
-  enum Phase { case none, pairing, given }
+  enum Phase {
+    case none
+    case pairing
+    /// Our host has all keys.
+    case paired
+  }
   var phase = Phase.none
-  /// Both devices want LE Secure Connections.
-  var isSecureConnections = false
-  /// The key is safe from a man in the middle, as far as the features say. Vol 3, Part H, §2.3.5.1.
-  var isAuthenticated = true
-  var request = PairingFeatures()
-  /// A passkey was asked for or shown: the recorded one is unknown.
-  var hasPasskey = false
+  /// What the trace shows of it from its begin on; nil: no pairing has begun.
+  var recorded: RecordedPairing?
+  /// The peer's values for our host's random numbers; nil: those of the recorded host, whose seed is known.
+  var peer: PairingPeer?
+  /// What our host has asked its user: the recorded user answers when the recorded host goes on.
+  var question: PairingQuestion?
+  /// Keys of the recorded host: those that it has sent, and that of the link.
+  var keys = RecordedKeys()
+}
+/// Keys of a recorded host that ours draws anew.
+struct RecordedKeys {
+  var encryption: [UInt8]?
+  var ediv: UInt16 = 0
+  var rand: UInt64 = 0
+  var signature: [UInt8]?
+  /// The key that has encrypted the link.
+  var link: [UInt8]?
+
+  mutating func note(_ pdu: [UInt8]) {
+    switch (pdu.first, pdu.count) {
+    case (0x06, 17): encryption = Array(pdu[1...])
+    case (0x07, 11):
+      ediv = pdu.little16(1)
+      rand = pdu[3...].little64
+    case (0x0A, 17): signature = Array(pdu[1...])
+    default: break
+    }
+  }
 }
 
 extension PairingSettings {
   /// What the recorded host's first Pairing Request or Response shows. Vol 3, Part H, §3.5.1, §3.5.2.
   init(recordedIn script: Script) {
     self.init()
-    acceptsDebugKey = true
     let own = script.steps.filter { $0.direction == .fromHost && $0.stream == .security }
     guard let features = own.first(where: { $0.payload.count == 7 && $0.payload[0] <= 2 && $0.payload[0] > 0 })
     else {
       // Only a Security Request, or a refusal.
-      if own.first?.payload == [5, 5] { acceptsPairing = false }
       if let request = own.first?.payload, request.count == 2, request[0] == 0x0B {
         take(AuthReq(rawValue: request[1]))
       }
@@ -53,93 +77,320 @@ extension PairingSettings {
     distributes = KeyDistribution(rawValue: pdu[isRequest ? 5 : 6])
     requests = KeyDistribution(rawValue: pdu[isRequest ? 6 : 5])
   }
-  private mutating func take(_ authReq: AuthReq) {
+  mutating func take(_ authReq: AuthReq) {
     isBonding = authReq.isBonding
     protection = authReq.contains(.mitm) ? .wanted : .notNeeded
     secureConnections = authReq.contains(.sc) ? .supported : .off
     sendsKeypresses = authReq.contains(.keypress)
     supportsH7 = authReq.contains(.ct2)
   }
+  /// The settings of the recorded host for this pairing: its features, and what its refusal shows.
+  init(_ recorded: RecordedPairing, like settings: PairingSettings, ownAddress: PeerAddress) {
+    self = settings
+    acceptsPairing = true
+    requiresOutOfBand = false
+    peersData = nil
+    ownData = nil
+    if let features = recorded.hosts, features.count == 7 { take(features) }
+    acceptsDebugKey = recorded.failure != .authenticationRequirements || recorded.failed != 0x0C
+    usesDebugKey = recorded.hostsKey == P256KeyPair.debug.publicKey
+    if distributes.contains(.idKey), identity == nil {
+      // The recorded host came no further than to promise it.
+      identity = PairingIdentity(
+        irk: SecurityKey(0), address: PairingAddress(ownAddress.address, isRandom: ownAddress.isRandom))
+    }
+    guard recorded.isRefused else { return }
+    // What a host may demand; that the features do not give it, ours finds. Vol 3, Part H, §2.3.1, §2.3.4, §2.3.5.1.
+    switch recorded.failure {
+    case .authenticationRequirements:
+      if recorded.hosts == nil || protection == .wanted { protection = .required }
+      if recorded.hosts == nil || secureConnections == .supported, !recorded.isSecureConnections {
+        secureConnections = .only
+      }
+    case .encryptionKeySize: keySizes = keySizes.upperBound...keySizes.upperBound
+    case .oobNotAvailable: requiresOutOfBand = recorded.method != .outOfBand
+    default: break
+    }
+  }
+  /// IO capability, OOB data flag, AuthReq and key size, as a Pairing Request has them.
+  func shows(_ features: [UInt8]) -> Bool {
+    var other = self
+    other.take(features)
+    return features[1] == ioCapability.rawValue && features[2] == (peersData == nil ? 0 : 1)
+      && features[4] == keySizes.upperBound.octets && other.isBonding == isBonding
+      && (other.protection == .notNeeded) == (protection == .notNeeded)
+      && (other.secureConnections == .off) == (secureConnections == .off)
+      && other.sendsKeypresses == sendsKeypresses && other.supportsH7 == supportsH7
+  }
 }
 
 // Pairing and encryption.
 extension ReplayRun {
+  /// The digits that our user enters: those of the recorded one are unknown.
+  private static var passkey: UInt32 { 271_828 }
+
   mutating func playSecurity(_ recorded: [UInt8], _ link: Int) {
     guard let id = live[link]?.id, let code = recorded.first else { return }
-    watch(recorded, link)
-    if live[link]?.pairing.phase == .given { return result.use(.pairingNotCompared, at: number) }
+    if isOfEarlierPairing(recorded, link) { return result.use(.pairingNotCompared, at: number) }
     switch code {
-    case 0x01 where recorded.count == 7, 0x0B where recorded.count == 2:
-      // Our host may have begun by itself, because the peer asked.
-      if front(.security, link)?.first == code { break }
-      var settings = configuration.pairing
-      if code == 0x01 { settings.take(recorded) }
-      core.pair(id, settings, id: newID(), now: now)
+    // Our host may have begun by itself, because the peer asked.
+    case 0x01 where front(.security, link)?.first != code:
+      core.pair(id, begin(link, isInitiator: true), id: newID(), now: now)
       pump()
-    case 0x05 where front(.security, link)?.first != 0x05:
-      core.answer(.refuse, on: id, now: now)
+    case 0x0B where recorded.count == 2 && front(.security, link)?.first != code:
+      core.pair(id, settings(forRequest: AuthReq(rawValue: recorded[1]), link), id: newID(), now: now)
       pump()
+    case 0x05: refuse(recorded, link, id)
+    case 0x0E where recorded.count == 2 && front(.security, link)?.first != code:
+      core.answer(.keypress(KeypressNotificationType(rawValue: recorded[1])), on: id, now: now)
+      pump()
+    // Our host has gone on already, and may have asked the next question.
+    case _ where front(.security, link)?.first == code: break
+    default: answerQuestion(link)
+    }
+    live[link]?.pairing.peer?.noteRecorded(recorded)
+    live[link]?.pairing.keys.note(recorded)
+    compare(recorded, .security, link)
+    if code == 0x05 { live[link]?.pairing.phase = .none }
+    keepRecordedKeys(link)
+  }
+  /// The trace begins in the middle of a pairing.
+  private func isOfEarlierPairing(_ pdu: [UInt8], _ link: Int) -> Bool {
+    guard script.links[link].begin == nil, live[link]?.pairing.recorded == nil, let code = pdu.first else {
+      return false
+    }
+    if code == 0x05 { return pdu.count == 2 && ![0x05, 0x07].contains(pdu[1]) }
+    return ![0x01, 0x0B].contains(code)
+  }
+
+  /// What our host gets in the place of a recorded PDU of the peer; nil: nothing.
+  mutating func peersPDU(_ pdu: [UInt8], _ link: Int) -> [UInt8]? {
+    if isOfEarlierPairing(pdu, link) {
+      result.use(.pairingNotCompared, at: number)
+      return nil
+    }
+    switch pdu.first {
+    case 0x01 where script.links[link].role == .peripheral && live[link]?.pairing.phase != .pairing:
+      core.setPairing(begin(link, isInitiator: false), pairsOnDemand: false)
+    case 0x0B where script.links[link].role == .central: prepareForDemand(link)
     default: break
     }
-    compare(recorded, .security, link)
+    defer { if pdu.first == 0x05 { live[link]?.pairing.phase = .none } }
+    let failure = reaction(on: link)
+    guard let replaced = live[link]?.pairing.peer?.replacement(for: pdu, failure: failure), replaced != pdu else {
+      return pdu
+    }
+    result.use(.pairingComputed, at: number)
+    return replaced
   }
-  /// False: the peer's PDU depends on random numbers that only the recorded host had, and is kept from ours.
-  mutating func admits(_ pdu: [UInt8], _ link: Int) -> Bool {
-    watch(pdu, link)
-    guard let pairing = live[link]?.pairing else { return true }
-    if pairing.phase == .given { return false }
-    // The random number confirms a value computed from our public key or passkey: Vol 3, Part H, §2.3.5.5, §2.3.5.6.
-    guard pdu.first == 0x04, seed == nil else { return true }
-    let isOwnAddressKnown = isOwnAddressKnown && script.links[link].begin != nil
-    guard pairing.isSecureConnections || pairing.hasPasskey || !isOwnAddressKnown else { return true }
-    if !pairing.isSecureConnections, !isOwnAddressKnown { result.use(.ownAddress, at: number) }
-    result.use(.pairingNotCompared, at: number)
-    live[link]?.pairing.phase = .given
-    // Unspecified Reason ends the pairing for our host. Vol 3, Part H, §3.5.5.
-    feed([0x05, 0x08], on: .securityManager, of: link)
-    while take(.security, link) != nil {}
-    return false
+  /// The reason with which the recorded host fails the pairing right after the current step.
+  private func reaction(on link: Int) -> PairingFailure? {
+    for index in script.steps(from: step + 1, on: link) {
+      let next = script.steps[index]
+      if case .command = next.kind { return nil }
+      guard next.stream == .security, next.payload.first != 0x0E else { continue }
+      guard next.direction == .fromHost, next.payload.count == 2, next.payload[0] == 0x05 else { return nil }
+      return PairingFailure(rawValue: next.payload[1])
+    }
+    return nil
   }
-  /// Notes what a recorded PDU of either side says about the pairing.
-  private mutating func watch(_ pdu: [UInt8], _ link: Int) {
-    do throws(WireError) {
-      switch try SMPPDU(pdu.span) {
-      case .pairingRequest(let request):
-        live[link]?.pairing = PairingWatch(phase: .pairing, request: request.features)
-      case .pairingResponse(let response):
-        guard let request = live[link]?.pairing.request else { return }
-        let method = MethodTable.method(request: request, response: response.features)
-        live[link]?.pairing.isAuthenticated = method?.isAuthenticated ?? true
-        live[link]?.pairing.isSecureConnections =
-          request.authReq.contains(.sc) && response.features.authReq.contains(.sc)
-      case .securityRequest: live[link]?.pairing = PairingWatch()
-      default: break
+
+  // MARK: Begin
+
+  /// A pairing of the trace begins with the current step, or the next: the settings of the recorded host.
+  private mutating func begin(_ link: Int, isInitiator: Bool) -> PairingSettings {
+    let recorded = RecordedPairing(script, from: step, on: link, isInitiator: isInitiator)
+    var settings = PairingSettings(recorded, like: configuration.pairing, ownAddress: core.identityAddress)
+    live[link]?.pairing = PairingWatch(phase: .pairing, recorded: recorded)
+    adjustBond(to: recorded, settings, link)
+    let isComputed = seed == nil || recorded.entersPasskey || recorded.hostHasData || recorded.peerHasData
+    if isComputed, let id = live[link]?.id, let addresses = core.addressesOnAir(of: id) {
+      let peer = PairingPeer(
+        recorded, addresses: addresses, ownCandidates: ownAddresses,
+        isOwnKnown: isOwnAddressKnown && script.links[link].begin != nil, seed: UInt64(step))
+      peer.giveData(to: &settings)
+      live[link]?.pairing.peer = peer
+    }
+    if let features = recorded.hosts, features.count == 7 {
+      if !configuration.pairing.shows(features) { result.use(.parameters, at: number) }
+      configuration.pairing = settings
+    }
+    return settings
+  }
+  /// The recorded host, a Peripheral, asks for security: its settings.
+  private mutating func settings(forRequest wanted: AuthReq, _ link: Int) -> PairingSettings {
+    let recorded = RecordedPairing(script, from: step, on: link, isInitiator: false)
+    var settings = PairingSettings(recorded, like: configuration.pairing, ownAddress: core.identityAddress)
+    settings.take(wanted)
+    live[link]?.pairing = PairingWatch(recorded: recorded)
+    adjustBond(to: recorded, settings, link)
+    return settings
+  }
+  /// The peer asks for security, or refuses a request without it: what the recorded host does next is its policy.
+  mutating func prepareForDemand(_ link: Int) {
+    guard let id = live[link]?.id, let peer = live[link]?.peer, let next = nextOfSecurity(after: step, on: link) else {
+      return core.setPairing(configuration.pairing, pairsOnDemand: false)
+    }
+    let payload = next.payload
+    switch (next.kind, payload.first, payload.count) {
+    // It has a key.
+    case (.command, _, _):
+      giveKey(of: script.packets[next.packets[0]].octets, link)
+      core.setPairing(configuration.pairing, pairsOnDemand: false)
+    case (.frame, 0x01, 7):
+      let settings = begin(link, isInitiator: true), bond = core.bond(with: peer), asked = script.steps[step].payload
+      // With a bond our host would encrypt.
+      let isEnough = bond?.strength.isAuthenticated == true || asked.count == 2 && asked[1] & AuthReq.mitm.rawValue == 0
+      if asked.first == 0x0B ? isEnough : core.security(of: id)?.key == nil { removeBond(link) }
+      core.setPairing(settings, pairsOnDemand: true)
+    case (.frame, 0x0B, 2):
+      core.setPairing(settings(forRequest: AuthReq(rawValue: payload[1]), link), pairsOnDemand: true)
+    default: core.setPairing(configuration.pairing, pairsOnDemand: false)
+    }
+  }
+  /// The host's next step of security: an SMP PDU or LE Enable Encryption; nil if it first asks something else or ends the
+  /// link.
+  private func nextOfSecurity(after step: Int, on link: Int) -> ReplayStep? {
+    for index in script.steps(from: step + 1, on: link) where script.steps[index].direction == .fromHost {
+      let next = script.steps[index]
+      switch next.kind {
+      case .command: return script.packets[next.packets[0]].octets.little16(1) == 0x2019 ? next : nil
+      case .frame where next.stream == .security: return next
+      case .frame where next.stream == .client && ReplayStream.isRequest(next.payload.first ?? 0): return nil
+      default: continue
       }
-    } catch {}
+    }
+    return nil
   }
-  /// The user's answer: as the recorded host goes on.
-  mutating func answer(_ question: PairingQuestion, _ id: LinkID) {
+
+  // MARK: Bonds
+
+  /// A bond that the recorded host cannot have had while it pairs so: a guess of ours is corrected, another one was removed by
+  /// the user, if the trace does not show the contrary.
+  private mutating func adjustBond(to recorded: RecordedPairing, _ settings: PairingSettings, _ link: Int) {
+    guard let peer = live[link]?.peer, var bond = core.bond(with: peer) else { return }
+    let isBelow =
+      bond.strength.isAuthenticated && settings.protection == .notNeeded
+      || bond.strength.isSecureConnections && settings.secureConnections == .off
+      || settings.keySizes.upperBound < bond.strength.size
+    let isWeaker = !recorded.isRefused && recorded.strength?.isWeaker(than: bond.strength) == true
+    guard isBelow || isWeaker else { return }
+    guard guessed.contains(peer) else { return removeBond(link) }
+    bond.strength = KeyStrength(
+      isAuthenticated: false, isSecureConnections: false, size: recorded.strength?.size ?? .shortest)
+    do throws(IdentityError) { try core.add(bond, now: now) } catch {}
+  }
+  /// The user of the recorded host has removed the bond.
+  private mutating func removeBond(_ link: Int) {
+    guard let peer = live[link]?.peer, let bond = core.bond(with: peer) else { return }
+    // A host that gives its bonds to the controller's resolving list takes them out again. Vol 4, Part E, §7.8.38 … §7.8.40.
+    if resolvingList.keeps(bond.address, from: bonded[peer] ?? 0, now: step) { return }
+    core.removeBond(with: peer, now: now)
+    pump()
+    guessed.remove(peer)
+    result.use(.bondRemoved, at: number)
+  }
+  /// The recorded server answers that it has no key for the client: Insufficient Authentication instead of Insufficient
+  /// Encryption on a link that is not encrypted. Vol 3, Part C, §10.3.1.
+  mutating func removeBond(ifDeniedBy response: [UInt8], _ link: Int) {
+    guard response.count == 5, response[0] == 0x01, response[4] == 0x05, let id = live[link]?.id,
+      let security = core.security(of: id), !security.isEncrypted, security.isBonded
+    else { return }
+    removeBond(link)
+  }
+  /// Puts the recorded host's keys into the place of those that our host has drawn, so that later links are compared with
+  /// them.
+  private mutating func keepRecordedKeys(_ link: Int) {
+    guard let watch = live[link]?.pairing, watch.phase == .paired, watch.peer != nil, let recorded = watch.recorded,
+      let peer = live[link]?.peer, var bond = core.bond(with: peer)
+    else { return }
+    let before = bond, size = bond.strength.size.count
+    func key(_ octets: [UInt8]) -> SecurityKey { SecurityKey(leastSignificantFirst: octets.span) }
+    if recorded.isSecureConnections {
+      if let octets = watch.keys.link {
+        let shared = LongTermKey(key: key(octets))
+        bond.ours.longTermKey = shared
+        bond.peers.longTermKey = shared
+      }
+    } else if let octets = watch.keys.encryption, bond.ours.longTermKey != nil {
+      bond.ours.longTermKey = LongTermKey(
+        key: key(octets).reduced(to: size), ediv: watch.keys.ediv, rand: watch.keys.rand)
+    }
+    if let octets = watch.keys.signature, bond.ours.csrk != nil { bond.ours.csrk = key(octets) }
+    if bond == before { return }
+    do throws(IdentityError) { try core.add(bond, now: now) } catch {}
+  }
+  /// Notes how our host's pairing has ended.
+  mutating func pairingEnded(_ id: LinkID, _ error: PairingError?) {
     guard let link = place(of: id) else { return }
-    let next = script.next(after: step, on: link) { $0.direction == .fromHost && $0.stream == .security }
-    let isRefused = next.map { script.steps[$0].payload.first == 0x05 } ?? true
+    live[link]?.pairing.question = nil
+    guard error == nil else {
+      live[link]?.pairing.phase = .none
+      return
+    }
+    live[link]?.pairing.phase = .paired
+    if let peer = live[link]?.peer {
+      bonded[peer] = step
+      guessed.remove(peer)
+    }
+    keepRecordedKeys(link)
+  }
+
+  // MARK: The user
+
+  /// The user's answer waits until the recorded host goes on.
+  mutating func ask(_ question: PairingQuestion, _ id: LinkID) {
+    guard let link = place(of: id) else { return }
     switch question {
-    case .consent: core.answer(isRefused ? .refuse : .consent, on: id, now: now)
-    case .compare: if !isRefused { core.answer(.numbersMatch, on: id, now: now) }
-    case .display: live[link]?.pairing.hasPasskey = true
+    case .consent, .compare: live[link]?.pairing.question = question
+    case .display(let digits): live[link]?.pairing.peer?.passkey = digits
     case .enterPasskey:
-      // The recorded digits are unknown; any others make values that differ as random ones do.
-      live[link]?.pairing.hasPasskey = true
-      core.answer(isRefused ? .refuse : .passkey(0), on: id, now: now)
+      live[link]?.pairing.peer?.passkey = Self.passkey
+      live[link]?.pairing.question = question
     case .keypress: break
     }
   }
-  func securityFreedom(_ recorded: [UInt8], _ ours: [UInt8]) -> ReplayFreedom? {
+  private mutating func answerQuestion(_ link: Int) {
+    guard let id = live[link]?.id, let question = live[link]?.pairing.question else { return }
+    live[link]?.pairing.question = nil
+    switch question {
+    case .consent: core.answer(.consent, on: id, now: now)
+    case .compare: core.answer(.numbersMatch, on: id, now: now)
+    case .enterPasskey: core.answer(.passkey(Self.passkey), on: id, now: now)
+    case .display, .keypress: break
+    }
+    pump()
+  }
+  /// The recorded host fails the pairing: ours does by itself, or its user refuses.
+  private mutating func refuse(_ recorded: [UInt8], _ link: Int, _ id: LinkID) {
+    if front(.security, link)?.first == 0x05 { return }
+    // A check that is wrong shows after the user has confirmed the numbers.
+    if recorded.count == 2, recorded[1] == PairingFailure.dhKeyCheckFailed.rawValue { answerQuestion(link) }
+    if front(.security, link)?.first == 0x05 { return }
+    // A user who consents and then gives up before the Pairing Response has left.
+    if case .consent = live[link]?.pairing.question, recorded.count == 2,
+      recorded[1] == PairingFailure.passkeyEntryFailed.rawValue
+    {
+      core.answer(.consent, on: id, now: now)
+    }
+    live[link]?.pairing.question = nil
+    if core.answer(.refuse, on: id, now: now) { result.use(.refusal, at: number) }
+    pump()
+  }
+
+  func securityFreedom(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> ReplayFreedom? {
     switch recorded[0] {
     // Everything that is drawn, or computed from what is drawn. Vol 3, Part H, §3.5.3 … §3.6.7.
-    case 0x03, 0x04, 0x06, 0x07, 0x08, 0x0A, 0x0C, 0x0D: return seed == nil ? .randomValues : nil
+    case 0x03, 0x04, 0x06, 0x07, 0x08, 0x0A, 0x0C, 0x0D:
+      return live[link]?.pairing.peer != nil || seed == nil ? .randomValues : nil
     case 0x09: return .ownAddress
-    // The octets that our application chooses; those that the request determines must agree. §3.5.1.
-    case 0x01, 0x02: return recorded[1] != ours[1] || recorded[3] != ours[3] ? .parameters : nil
+    // The link key of BR/EDR is a dual-mode host's. Vol 3, Part H, §3.6.1.
+    case 0x01, 0x02:
+      let linkKey = KeyDistribution.linkKey.rawValue
+      let isSame = recorded.indices.allSatisfy {
+        recorded[$0] == ours[$0] || $0 > 4 && (recorded[$0] ^ ours[$0]) == linkKey
+      }
+      return isSame ? .parameters : nil
     default: return nil
     }
   }
@@ -156,55 +407,197 @@ extension ReplayRun {
         pump()
       }
     case 0x2019 where command.count == 32:
+      answerQuestion(link)
       if front(.commands, link)?.little16(1) != 0x2019 {
-        let key = Array(command[16..<32]), rand = command[6..<14].reversed().reduce(0) { $0 << 8 | UInt64($1) }
-        give(key, ediv: command.little16(14), rand: rand, isPeers: true, link)
+        giveKey(of: command, link)
         core.encrypt(id, id: newID(), now: now)
         pump()
       }
+      if live[link]?.pairing.phase == .pairing { live[link]?.pairing.keys.link = Array(command[16..<32]) }
+    case 0x201A where command.count == 22:
+      if live[link]?.pairing.phase == .pairing { live[link]?.pairing.keys.link = Array(command[6..<22]) }
     default: break
     }
     compare(command, .commands, link)
   }
+  /// Gives our host, as Central, the key of a recorded LE Enable Encryption. Vol 4, Part E, §7.8.24.
+  private mutating func giveKey(of command: [UInt8], _ link: Int) {
+    guard command.count == 32, let peer = live[link]?.peer else { return }
+    give(
+      Array(command[16..<32]), ediv: command.little16(14), rand: command[6..<14].little64, isPeers: true, to: peer,
+      on: link, whilePairing: live[link]?.pairing.phase == .pairing)
+  }
   /// A Peripheral is asked for a key: it must have the one that the recorded host will reply with.
   mutating func prepareKey(on link: Int, _ event: [UInt8]) {
-    guard event.count == 16,
+    guard event.count == 16, let peer = live[link]?.peer,
       let reply = script.next(
-        after: step, on: link, where: { $0.direction == .fromHost && $0.stream == nil }),
-      live[link] != nil
+        after: step, on: link, where: { $0.direction == .fromHost && $0.stream == nil })
     else { return }
     let command = script.packets[script.steps[reply].packets[0]].octets
-    guard command.count == 22, command.little16(1) == 0x201A else { return }
     let isPairing = live[link]?.pairing.phase == .pairing
-    let rand = event[6..<14].reversed().reduce(0) { $0 << 8 | UInt64($1) }
-    if isPairing, event[6..<16].allSatisfy({ $0 == 0 }) { return }
-    give(Array(command[6..<22]), ediv: event.little16(14), rand: rand, isPeers: false, link)
+    let rand = event[6..<14].little64, ediv = event.little16(14)
+    switch command.little16(1) {
+    case 0x201A where command.count == 22 && !isPairing:
+      give(Array(command[6..<22]), ediv: ediv, rand: rand, isPeers: false, to: peer, on: link)
+    case 0x201B where !isPairing:
+      guard let own = core.bond(with: peer)?.ours.longTermKey, own.ediv == ediv, own.rand == rand else { return }
+      removeBond(link)
+    default: break
+    }
   }
-  /// Gives our host the key of a pairing that the trace does not show, or that was not compared.
-  private mutating func give(_ key: [UInt8], ediv: UInt16, rand: UInt64, isPeers: Bool, _ link: Int) {
-    guard let peer = live[link]?.peer else { return }
+  /// The recorded host behaves as one that is bonded before it encrypts a link that comes up: our host is given the key of that
+  /// bond, which the trace does not show.
+  mutating func giveKeysBefore(_ link: Int, to address: PeerAddress) {
+    let peer = core.peer(at: address)
+    guard core.bond(with: peer) == nil else { return }
+    var isBonded = false, isServer = false
+    defer {
+      // A key that the trace does not show at all.
+      if isServer {
+        give([UInt8](repeating: 0xFF, count: 16), ediv: 0xFFFF, rand: .max, isPeers: false, to: peer, on: link)
+      }
+    }
+    for index in script.steps(from: script.links[link].begin ?? 0, on: link) {
+      let current = script.steps[index], payload = current.payload
+      switch current.kind {
+      case .frame where current.stream == .security:
+        if payload.first != 0x0B { return }
+        isBonded = true
+      // Insufficient Encryption: there is a key. Vol 3, Part C, §10.3.1.
+      case .frame where current.stream == .server && current.direction == .fromHost:
+        if payload.count == 5, payload[0] == 0x01, payload[4] == 0x0F {
+          isBonded = true
+          isServer = true
+        }
+      case .frame: break
+      case .command:
+        let command = script.packets[current.packets[0]].octets
+        guard command.little16(1) == 0x2019, command.count == 32 else { return }
+        guard isBonded else { return }
+        isServer = false
+        return give(
+          Array(command[16..<32]), ediv: command.little16(14), rand: command[6..<14].little64, isPeers: true, to: peer,
+          on: link)
+      case .event:
+        let event = script.packets[current.packets[0]].octets
+        guard event.count == 16, event[1] == 0x3E, event[3] == 0x05 else { continue }
+        guard isBonded,
+          let reply = script.next(after: index, on: link, where: { $0.direction == .fromHost && $0.stream == nil })
+        else { return }
+        let command = script.packets[script.steps[reply].packets[0]].octets
+        guard command.little16(1) == 0x201A, command.count == 22 else { return }
+        isServer = false
+        return give(
+          Array(command[6..<22]), ediv: event.little16(14), rand: event[6..<14].little64, isPeers: false, to: peer,
+          on: link)
+      }
+    }
+  }
+  /// Gives our host the key of a pairing that the trace does not show.
+  private mutating func give(
+    _ key: [UInt8], ediv: UInt16, rand: UInt64, isPeers: Bool, to peer: PeerID, on link: Int,
+    whilePairing isPairing: Bool = false
+  ) {
     let wanted = LongTermKey(key: SecurityKey(leastSignificantFirst: key.span), ediv: ediv, rand: rand)
     let old = core.bond(with: peer)
     let known = isPeers ? old?.peers.longTermKey : old?.ours.longTermKey
     // With a key of its own from the same trace our host must answer itself.
-    if known == wanted || (known != nil && seed != nil) { return }
+    if isPairing || known == wanted || (known != nil && !guessed.contains(peer)) { return }
     if known != nil, known?.ediv == ediv, known?.rand == rand { return }
     result.use(.keysBefore, at: number)
-    let strength = KeyStrength(
-      isAuthenticated: live[link]?.pairing.isAuthenticated ?? true, isSecureConnections: ediv == 0 && rand == 0)
+    guessed.insert(peer)
+    let strength = KeyStrength(isAuthenticated: !deniesEncrypted(link), isSecureConnections: ediv == 0 && rand == 0)
     var bond =
       old
       ?? Bond(
-        peer: peer, address: peer.firstAddress, strength: strength, ours: DistributedKeys(), peers: DistributedKeys())
+        peer: peer, address: core.address(of: peer), strength: strength, ours: DistributedKeys(),
+        peers: DistributedKeys())
     if isPeers || ediv == 0 && rand == 0 { bond.peers.longTermKey = wanted }
     if !isPeers || ediv == 0 && rand == 0 { bond.ours.longTermKey = wanted }
     do throws(IdentityError) { try core.add(bond, now: now) } catch {}
   }
-  /// The key, and for a Central EDIV and Rand, of a pairing whose random values are not the recorded ones.
-  func commandFreedom(_ recorded: [UInt8], _ ours: [UInt8]) -> ReplayFreedom? {
-    guard seed == nil, recorded.little16(1) == ours.little16(1), recorded[4] == ours[4], recorded[5] == ours[5] else {
-      return nil
-    }
-    return [0x2019, 0x201A].contains(recorded.little16(1)) ? .randomValues : nil
+  /// Gives our host a signature key where the recorded one has a bond that the trace does not show. `counter`: of its next
+  /// signed write.
+  mutating func giveSignatureKey(counter: UInt32, _ link: Int) {
+    guard let peer = live[link]?.peer else { return }
+    let old = core.bond(with: peer)
+    guard old == nil || guessed.contains(peer) && old?.ours.csrk == nil else { return }
+    result.use(.keysBefore, at: number)
+    guessed.insert(peer)
+    var bond =
+      old
+      ?? Bond(
+        peer: peer, address: core.address(of: peer),
+        strength: KeyStrength(isAuthenticated: true, isSecureConnections: true), ours: DistributedKeys(),
+        peers: DistributedKeys())
+    bond.ours.csrk = SecurityKey(1)
+    bond.ourSignCounter = counter
+    do throws(IdentityError) { try core.add(bond, now: now) } catch {}
   }
+  /// The recorded server wants authentication of a client on the encrypted link: the key has none. Vol 3, Part C, §10.3.1.
+  private func deniesEncrypted(_ link: Int) -> Bool {
+    var isEncrypted = false
+    for index in script.steps(from: step, on: link) {
+      let current = script.steps[index], payload = current.payload
+      switch current.kind {
+      case .event:
+        let event = script.packets[current.packets[0]].octets
+        if event.count >= 7, event[1] == 0x08 || event[1] == 0x59, event[3] == 0 { isEncrypted = event[6] > 0 }
+      case .frame
+      where current.direction == .fromHost && payload.count == 5 && payload[0] == 0x01 && payload[4] == 0x05:
+        if isEncrypted { return true }
+      case .frame where current.stream == .security && payload.first != 0x0B: return false
+      case .frame, .command: break
+      }
+    }
+    return false
+  }
+  /// The key of a pairing whose random values are not the recorded ones.
+  func commandFreedom(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> ReplayFreedom? {
+    guard live[link]?.pairing.phase == .pairing, live[link]?.pairing.peer != nil else { return nil }
+    switch recorded.little16(1) {
+    case 0x2019 where recorded[..<16] == ours[..<16]: return .randomValues
+    case 0x201A where recorded[..<6] == ours[..<6]: return .randomValues
+    default: return nil
+    }
+  }
+}
+
+/// What the recorded host had its controller resolve: the addresses of its bonds. Vol 4, Part E, §7.8.38 … §7.8.40.
+struct ResolvingListWatch {
+  /// By identity address: the first step that adds it, and the last that removes it.
+  private var added: [PeerAddress: Int] = [:]
+  private var removed: [PeerAddress: Int] = [:]
+  private var cleared: Int?
+
+  init(_ script: Script) {
+    for (index, step) in script.steps.enumerated() {
+      guard case .command = step.kind else { continue }
+      let command = script.packets[step.packets[0]].octets
+      switch command.little16(1) {
+      case 0x2027 where command.count >= 11:
+        if added[PeerAddress(command)] == nil { added[PeerAddress(command)] = index }
+      case 0x2028 where command.count >= 11: removed[PeerAddress(command)] = index
+      case 0x2029, 0x0C03: cleared = index
+      default: break
+      }
+    }
+  }
+  /// The bond with this identity, made at step `begin`, cannot have been removed by step `now`.
+  func keeps(_ identity: PeerAddress, from begin: Int, now: Int) -> Bool {
+    guard let added = added[identity], added < now else { return false }
+    return max(removed[identity] ?? -1, cleared ?? -1) < begin
+  }
+}
+extension PeerAddress {
+  /// Type and address behind a command's header.
+  fileprivate init(_ command: [UInt8]) {
+    self.init(
+      DeviceAddress((0..<6).reduce(UInt64(0)) { $0 | UInt64(command[5 + $1]) << UInt64(8 * $1) }),
+      command[4] == 0 ? .public : .random)
+  }
+}
+extension Collection<UInt8> {
+  /// Up to eight octets, the least significant first.
+  var little64: UInt64 { reversed().reduce(0) { $0 << 8 | UInt64($1) } }
 }

@@ -10,9 +10,14 @@ extension ReplayRun {
   /// Sets the values that the recorded response to a request contains, as the application had set them by then.
   mutating func prepareValues(for current: ReplayStep, _ link: Int) {
     guard let partner = current.partner, let opcode = current.payload.first else { return }
+    if current.payload.count >= 3, [0x12, 0x16].contains(opcode) {
+      live[link]?.configured.insert(current.payload.little16(1))
+    }
+    removeBond(ifDeniedBy: script.steps[partner].payload, link)
     if opcode == 0x0E { prepareValues(current.payload, script.steps[partner].payload) }
     for (handle, part) in RebuiltDatabase.values(current.payload, script.steps[partner].payload) {
       let attribute = AttributeHandle(rawValue: handle)
+      if isConfiguration(handle) { restore(part, at: handle, link) }
       guard database.value(attribute) != nil else { continue }
       var value = part
       if opcode == 0x0C {
@@ -26,6 +31,44 @@ extension ReplayRun {
     }
     pump()
   }
+  /// A list response that ends after one of the entries of ours. Vol 3, Part F, §3.4.3.2, §3.4.3.4, §3.4.4.2, §3.4.4.10.
+  func isBeginning(_ recorded: [UInt8], of ours: [UInt8]) -> Bool {
+    guard recorded.count < ours.count, recorded.count > 2, ours.starts(with: recorded) else { return false }
+    switch recorded[0] {
+    case 0x05: return (recorded.count - 2) % (recorded[1] == 1 ? 4 : 18) == 0
+    case 0x07: return (recorded.count - 1) % 4 == 0
+    case 0x09, 0x11: return recorded[1] > 0 && (recorded.count - 2) % Int(recorded[1]) == 0
+    default: return false
+    }
+  }
+  /// Both indicate Service Changed, and the recorded range has all of ours. Vol 3, Part G, §7.1.
+  func coversServiceChange(_ recorded: [UInt8], _ ours: [UInt8]) -> Bool {
+    guard recorded.count == 7, ours.count == 7, recorded[0] == 0x1D, recorded[..<3] == ours[..<3],
+      database.serviceChanged?.rawValue == ours.little16(1)
+    else { return false }
+    return recorded.little16(3) <= ours.little16(3) && recorded.little16(5) >= ours.little16(5)
+  }
+  private func isConfiguration(_ handle: UInt16) -> Bool {
+    let place = configurations.partitioning { $0 >= handle }
+    return place < configurations.count && configurations[place] == handle
+  }
+  /// A configuration that the client wrote before the trace, on this link or with the bond. Vol 3, Part G, §3.3.3.3.
+  private mutating func restore(_ value: [UInt8], at handle: UInt16, _ link: Int) {
+    guard value.count == 2, value != [0, 0], let peer = live[link]?.peer, let id = live[link]?.id,
+      script.links[link].begin == nil || guessed.contains(peer) && core.security(of: id)?.key != nil,
+      live[link]?.configured.insert(handle).inserted == true
+    else { return }
+    result.use(.subscriptionBefore, at: number)
+    configure(handle, as: value, link)
+  }
+  /// A write of the client that is not in the trace.
+  private mutating func configure(_ handle: UInt16, as value: [UInt8], _ link: Int) {
+    let before = live[link]?.sent.count ?? 0
+    feed([0x12] + handle.littleOctets + value, on: .attribute, of: link)
+    // Neither is its response.
+    if let count = live[link]?.sent.count, count > before { live[link]?.sent.removeLast() }
+  }
+
   /// The response had no room for more of the value. Vol 3, Part F, §3.4.4.2, §3.4.4.4, §3.4.4.6.
   private func isCut(_ opcode: UInt8, _ part: [UInt8], _ link: Int) -> Bool {
     let mtu = live[link].flatMap { core.mtu(of: $0.id) } ?? 23
@@ -106,6 +149,10 @@ extension ReplayRun {
 
   mutating func playValue(_ recorded: [UInt8], _ link: Int) {
     guard let id = live[link]?.id else { return }
+    // Service Changed, which our server has indicated by itself.
+    if let ours = front(.values, link), ours == recorded || coversServiceChange(recorded, ours) {
+      return compare(recorded, .values, link)
+    }
     if !send(recorded, id) {
       // The client's subscription is older than the trace.
       subscribe(recorded, link)
@@ -129,19 +176,21 @@ extension ReplayRun {
   }
   private mutating func subscribe(_ pdu: [UInt8], _ link: Int) {
     // The next configuration behind the value is its own.
-    let value = pdu.little16(1)
-    var low = 0, high = configurations.count
+    let value = pdu.little16(1), place = configurations.partitioning { $0 > value }
+    guard place < configurations.count else { return }
+    result.use(.subscriptionBefore, at: number)
+    configure(configurations[place], as: [pdu[0] == 0x1D ? 2 : 1, 0], link)
+  }
+}
+
+extension [UInt16] {
+  /// The first place from which on `body` is true, in an array that it parts.
+  fileprivate func partitioning(_ body: (UInt16) -> Bool) -> Int {
+    var low = 0, high = count
     while low < high {
       let middle = (low + high) / 2
-      if configurations[middle] <= value { low = middle + 1 } else { high = middle }
+      if body(self[middle]) { high = middle } else { low = middle + 1 }
     }
-    guard low < configurations.count else { return }
-    let descriptor = configurations[low]
-    result.use(.subscriptionBefore, at: number)
-    let before = live[link]?.sent.count ?? 0
-    feed(
-      [0x12] + descriptor.littleOctets + [pdu[0] == 0x1D ? 2 : 1, 0], on: .attribute, of: link)
-    // Its response is not in the trace.
-    if let count = live[link]?.sent.count, count > before { live[link]?.sent.removeLast() }
+    return low
   }
 }

@@ -22,6 +22,7 @@ struct ReplayRun: ~Copyable {
   struct Sent {
     var stream: ReplayStream
     var pdu: [UInt8]
+    var at: Instant
   }
   /// A link of the trace while it is up.
   struct Live {
@@ -29,6 +30,8 @@ struct ReplayRun: ~Copyable {
     var peer: PeerID
     var sent: [Sent] = []
     var pairing = PairingWatch()
+    /// The handles of configurations whose values the trace shows.
+    var configured: Set<UInt16> = []
   }
 
   let script: Script
@@ -44,10 +47,20 @@ struct ReplayRun: ~Copyable {
   var step = 0
   var now = Instant.zero
   var configuration: HostConfiguration
+  /// With all services that are ever there.
   var database: Database
+  /// The changes of services that are still to come.
+  private var changes: ArraySlice<RebuiltDatabase.Change>
   /// The handles of its Client Characteristic Configuration descriptors, ascending.
   let configurations: [UInt16]
   let isOwnAddressKnown: Bool
+  /// All addresses of the recorded host that the trace shows.
+  let ownAddresses: [PeerAddress]
+  let resolvingList: ResolvingListWatch
+  /// The peers with whose bonds the trace begins, and whose strength is unknown.
+  var guessed: Set<PeerID> = []
+  /// The steps at which bonds were made.
+  var bonded: [PeerID: Int] = [:]
   var lastRequest: UInt64 = 0
   /// The link that comes up: its place in the script.
   private var rising: Int?
@@ -57,6 +70,8 @@ struct ReplayRun: ~Copyable {
   private var packet = PacketBuffer(capacity: 1_100)
   private var start: Int64
   private static var mostPackets: Int { 10_000 }
+  /// Nanoseconds within which a host sends the next PDU of a pairing, if the link does not end.
+  private static var promptness: UInt64 { 1_000_000_000 }
   private static var mostDeadlines: Int { 200 }
   /// PDUs that our host may be ahead of the recorded one: a longer trace of nothing else takes no quadratic time.
   private static var mostWaiting: Int { 256 }
@@ -67,14 +82,18 @@ struct ReplayRun: ~Copyable {
     self.adapter = adapter
     start = script.packets.first?.time ?? 0
     var rebuilt = RebuiltDatabase(script)
-    database = rebuilt.build()
+    let built = rebuilt.build()
+    database = built.whole
+    changes = built.changes[...]
     configurations = database.allAttributes.filter { $0.type == .clientCharacteristicConfiguration }.map(
       \.handle.rawValue)
     let own = OwnAddress(script)
     isOwnAddressKnown = own.isKnown
+    ownAddresses = own.all
+    resolvingList = ResolvingListWatch(script)
     configuration = Self.configuration(script, own)
     var chance = ReplayChance(seed: seed ?? 0)
-    core = HostCore(configuration: configuration, database: database, chance: &chance)
+    core = HostCore(configuration: configuration, database: built.first, chance: &chance)
     controller = ScriptedController(script, address: own.publicAddress, usesRecords: true)
     if rebuilt.guesses > 0 {
       for _ in 0..<rebuilt.guesses { result.use(.database, at: script.packets.first?.number ?? 0) }
@@ -96,7 +115,7 @@ struct ReplayRun: ~Copyable {
     var configuration = HostConfiguration()
     // The application decides when to encrypt: at the recorded command.
     configuration.encryptsBondedLinks = false
-    configuration.pairsOnDemand = script.pairsOnRequest
+    configuration.pairsOnDemand = false
     configuration.addressPolicy = .identity
     configuration.prefersExtendedCommands = false
     // The application's values are accepted when the trace has them, so that none is refused for lack of room.
@@ -121,6 +140,10 @@ struct ReplayRun: ~Copyable {
       let current = script.steps[index]
       advance(to: script.packets[current.packets[current.packets.count - 1]].time)
       if !core.isRunning { boot() }
+      while let change = changes.first, change.step <= index {
+        changes.removeFirst()
+        apply(change)
+      }
       if let link = current.link, live[link] == nil { open(link) }
       switch (current.kind, current.direction) {
       case (.frame, .fromHost): playHost(current)
@@ -131,6 +154,17 @@ struct ReplayRun: ~Copyable {
     }
     step = max(script.steps.count - 1, 0)
     for link in live.keys.sorted() { close(link) }
+  }
+  /// The application changes its services.
+  private mutating func apply(_ change: RebuiltDatabase.Change) {
+    result.use(.servicesChanged, at: number)
+    for handle in change.removed {
+      do throws(DatabaseError) {
+        try core.remove(service: AttributeHandle(rawValue: handle), andIncludes: true)
+      } catch {}
+    }
+    do throws(DatabaseError) { try core.insert(change.inserted) } catch {}
+    pump()
   }
   var number: Int {
     guard step < script.steps.count, let packet = script.steps[step].packets.last else { return 0 }
@@ -180,7 +214,8 @@ struct ReplayRun: ~Copyable {
       guard let link = live.first(where: { script.links[$0.key].handle == frame.handle })?.key,
         let stream = ReplayStream(frame.channel, frame.payload)
       else { continue }
-      keep(Sent(stream: stream, pdu: frame.payload), link)
+      if stream == .security { live[link]?.pairing.peer?.noteOurs(frame.payload) }
+      keep(Sent(stream: stream, pdu: frame.payload, at: now), link)
     }
     joiner.frames = []
   }
@@ -195,7 +230,7 @@ struct ReplayRun: ~Copyable {
     guard command.count >= 6, Script.comparedCommands.contains(command.little16(1)) else { return }
     let handle = command.little16(4) & 0x0FFF
     guard let link = live.keys.first(where: { script.links[$0].handle == handle }) else { return }
-    keep(Sent(stream: .commands, pdu: command), link)
+    keep(Sent(stream: .commands, pdu: command, at: now), link)
   }
   /// Feeds the packets of the current step.
   mutating func feed() {
@@ -245,6 +280,7 @@ struct ReplayRun: ~Copyable {
       core.connect(to: peer, id: newID(), now: now)
       pump()
     }
+    if script.begin != nil { giveKeysBefore(link, to: PeerAddress(peer.address, peer.isRandom ? .random : .public)) }
     rising = link
     core.receive(event.span, now: now)
     pump()
@@ -264,6 +300,12 @@ struct ReplayRun: ~Copyable {
       case (.client, let opcode) where Self.isDiscovery(opcode): result.use(.discovery, at: number)
       // Our host ended the link, or protected it, by itself.
       case (.commands, _) where sent.pdu.little16(1) == 0x0406: diverge(nil, sent.pdu, .commands, link)
+      // A pairing waits for nothing but the peer and the user, who has answered.
+      case (.security, let code) where code != 0x05 && now.nanoseconds &- sent.at.nanoseconds >= Self.promptness:
+        diverge(nil, sent.pdu, .security, link)
+      // A client that has subscribed to Service Changed must get it. Vol 3, Part G, §7.1.
+      case (.values, 0x1D) where database.serviceChanged?.rawValue == sent.pdu.little16(1):
+        diverge(nil, sent.pdu, .values, link)
       default: result.use(.endOfLink, at: number)
       }
     }
@@ -303,13 +345,24 @@ struct ReplayRun: ~Copyable {
     guard let link = current.link, live[link] != nil, !skipped.contains(step) else { return }
     switch current.stream {
     case .client: prepareValues(for: current, link)
-    case .security: if !admits(current.payload, link) { return }
+    case .security:
+      guard let pdu = peersPDU(current.payload, link) else { return }
+      if pdu != current.payload {
+        feed(pdu, on: .securityManager, of: link)
+        return settle(link)
+      }
+    case .server where isDemand(current.payload): prepareForDemand(link)
     // Answers to what our host has not asked.
     case .signaling where current.payload.first == 0x13 || current.payload.first == 0x01: return
     default: break
     }
     feed()
     settle(link)
+  }
+
+  /// A server has refused a request for lack of security. Vol 3, Part C, §10.3.2.
+  private func isDemand(_ pdu: [UInt8]) -> Bool {
+    pdu.count == 5 && pdu[0] == 0x01 && [0x05, 0x0C, 0x0F].contains(pdu[4])
   }
 
   /// The first PDU of a stream that has not been compared.
@@ -327,7 +380,7 @@ struct ReplayRun: ~Copyable {
     guard let ours = take(stream, link) else { return diverge(recorded, nil, stream, link) }
     if let position, position > 0 { result.use(.order, at: number) }
     if ours != recorded {
-      guard let freedom = freedom(recorded, ours, stream) else { return diverge(recorded, ours, stream, link) }
+      guard let freedom = freedom(recorded, ours, stream, link) else { return diverge(recorded, ours, stream, link) }
       result.use(freedom, at: number)
     }
     result.links[link].equal[stream, default: 0] += 1
@@ -343,17 +396,25 @@ struct ReplayRun: ~Copyable {
         stream: stream, recorded: recorded, ours: ours))
   }
   /// What permits two PDUs to differ.
-  private func freedom(_ recorded: [UInt8], _ ours: [UInt8], _ stream: ReplayStream) -> ReplayFreedom? {
+  private func freedom(
+    _ recorded: [UInt8], _ ours: [UInt8], _ stream: ReplayStream, _ link: Int
+  ) -> ReplayFreedom? {
+    if stream == .server, isBeginning(recorded, of: ours) { return .entries }
     guard recorded.first == ours.first, recorded.count == ours.count else { return nil }
     switch stream {
+    // The signature of a key that the trace does not show; the counter is compared. Vol 3, Part H, §2.4.5.
+    case .client where recorded[0] == 0xD2 && recorded.dropLast(8) == ours.dropLast(8):
+      return live[link].map { guessed.contains($0.peer) } == true ? .randomValues : nil
+    case .client where continuesBehindValue(recorded, ours, link): return .discovery
     // A host with several limits shows one of them in each exchange. Vol 3, Part F, §3.4.2.
     case .client, .server: return recorded[0] == 0x02 || recorded[0] == 0x03 ? .parameters : nil
-    case .security: return securityFreedom(recorded, ours)
+    case .security: return securityFreedom(recorded, ours, link)
     // Connection Parameter Update Response, same identifier and length: the result. Vol 3, Part A, §4.21.
     case .signaling:
       return recorded[0] == 0x13 && recorded.count == 6 && recorded[1] == ours[1] ? .parameters : nil
-    case .commands: return commandFreedom(recorded, ours)
-    case .values, .confirmations: return nil
+    case .commands: return commandFreedom(recorded, ours, link)
+    case .values: return coversServiceChange(recorded, ours) ? .servicesChanged : nil
+    case .confirmations: return nil
     }
   }
 
@@ -365,7 +426,8 @@ struct ReplayRun: ~Copyable {
     case .readRequested(let id, let link, _, let offset): answerRead(id, link, offset)
     case .writeRequested(let id, let link, let handle, _, _, let following):
       if following == 0 { answerWrite(id, link, handle) }
-    case .pairingAsked(let link, let question): answer(question, link)
+    case .pairingAsked(let link, let question): ask(question, link)
+    case .pairingEnded(let link, let error): pairingEnded(link, error)
     default: break
     }
   }
@@ -392,6 +454,9 @@ struct OwnAddress {
   var randomAddress: DeviceAddress?
   /// The trace shows it.
   var isKnown: Bool { publicAddress.value != 0 || randomAddress != nil }
+  /// All that the trace shows, also private ones and those of advertising sets.
+  private(set) var all: [PeerAddress] = []
+  private static var most: Int { 64 }
 
   init(_ script: Script) {
     var random: DeviceAddress?, usesRandom = false
@@ -400,14 +465,24 @@ struct OwnAddress {
       guard octets.count > 9 else { continue }
       switch (octets[0], octets.little16(octets[0] == 1 ? 1 : 4)) {
       // LE Set Random Address: Vol 4, Part E, §7.8.4.
-      case (1, 0x2005): if random == nil { random = Self.address(octets, 4) }
+      case (1, 0x2005):
+        if random == nil { random = Self.address(octets, 4) }
+        add(PeerAddress(Self.address(octets, 4), .random))
+      // LE Set Advertising Set Random Address: §7.8.52.
+      case (1, 0x2035): add(PeerAddress(Self.address(octets, 5), .random))
       // Own_Address_Type of LE Set Advertising Parameters and LE Create Connection: §7.8.5, §7.8.12.
       case (1, 0x2006): usesRandom = usesRandom || octets[9] & 1 == 1
       case (1, 0x200D) where octets.count > 16: usesRandom = usesRandom || octets[16] & 1 == 1
       case (1, 0x2036) where octets.count > 14: usesRandom = usesRandom || octets[14] & 1 == 1
       case (1, 0x2043): usesRandom = usesRandom || octets[5] & 1 == 1
-      case (4, 0x1009) where octets[1] == 0x0E && octets.count >= 13: publicAddress = Self.address(octets, 7)
+      case (4, 0x1009) where octets[1] == 0x0E && octets.count >= 13:
+        publicAddress = Self.address(octets, 7)
+        add(PeerAddress(publicAddress, .public))
       default: break
+      }
+      // Local_Resolvable_Private_Address of LE Enhanced Connection Complete: §7.7.65.10.
+      if octets[0] == 4, octets[1] == 0x3E, octets[3] == 0x0A, octets.count > 20 {
+        add(PeerAddress(Self.address(octets, 15), .random))
       }
     }
     let hasPublic = publicAddress.isValidPublic
@@ -416,6 +491,9 @@ struct OwnAddress {
       randomAddress = random
       publicAddress = DeviceAddress()
     }
+  }
+  private mutating func add(_ address: PeerAddress) {
+    if address.address.value != 0, all.count < Self.most, !all.contains(address) { all.append(address) }
   }
   private static func address(_ octets: [UInt8], _ at: Int) -> DeviceAddress {
     DeviceAddress(

@@ -107,6 +107,11 @@ struct Script: Sendable {
         if case .command = steps[index].kind, packets[steps[index].packets[0]].octets.little16(1) == 0x2019 {
           role = .central
         }
+        if case .event = steps[index].kind {
+          // LE Long Term Key Request. Vol 4, Part E, §7.7.65.5.
+          let event = packets[steps[index].packets[0]].octets
+          if event.count == 16, event[1] == 0x3E, event[3] == 0x05 { role = .peripheral }
+        }
         continue
       }
       frameCount += 1
@@ -132,25 +137,29 @@ struct Script: Sendable {
 
   /// How many steps of a link the replay looks ahead, so that a trace of an attacker takes no quadratic time.
   private static let farthest = 2_000
-  /// The next step on the link after `step` that `body` accepts.
-  func next(after step: Int, on link: Int, where body: (ReplayStep) -> Bool) -> Int? {
+  /// The steps of a link from `step` on.
+  func steps(from step: Int, on link: Int) -> ArraySlice<Int> {
     let list = links[link].steps
     var low = 0, high = list.count
     while low < high {
       let middle = (low + high) / 2
-      if list[middle] <= step { low = middle + 1 } else { high = middle }
+      if list[middle] < step { low = middle + 1 } else { high = middle }
     }
-    return list[low...].prefix(Self.farthest).first { body(steps[$0]) }
+    return list[low...].prefix(Self.farthest)
   }
-  /// The host has answered a Security Request of a Peripheral by pairing. Vol 3, Part H, §2.4.6.
-  var pairsOnRequest: Bool {
-    steps.indices.contains { index in
-      guard steps[index].stream == .security, steps[index].direction == .fromController,
-        steps[index].payload.first == 0x0B, let link = steps[index].link
-      else { return false }
-      let answer = next(after: index, on: link) { $0.direction == .fromHost && $0.stream == .security }
-      return answer.map { steps[$0].payload.first == 0x01 } ?? false
+  /// The next step on the link after `step` that `body` accepts.
+  func next(after step: Int, on link: Int, where body: (ReplayStep) -> Bool) -> Int? {
+    steps(from: step + 1, on: link).first { body(steps[$0]) }
+  }
+  /// The last step on the link before `step` that `body` accepts.
+  func previous(before step: Int, on link: Int, where body: (ReplayStep) -> Bool) -> Int? {
+    let list = links[link].steps
+    var low = 0, high = list.count
+    while low < high {
+      let middle = (low + high) / 2
+      if list[middle] < step { low = middle + 1 } else { high = middle }
     }
+    return list[..<low].suffix(Self.farthest).last { body(steps[$0]) }
   }
   /// The ATT_MTU that a link without an exchange in the trace has: 23, the default (Vol 3, Part F, §3.2.8); if the trace
   /// begins on the link, at least the length of its longest PDU.

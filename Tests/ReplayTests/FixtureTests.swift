@@ -57,6 +57,6 @@ import Testing
         compared += result.comparedCount
       } catch ReplayError.noFrames { #expect(name.contains("advertise")) }
     }
-    #expect(compared == 1_670)
+    #expect(compared == 1_844)
   }
 }

@@ -69,25 +69,44 @@ struct Recording: ~Copyable {
   ) -> TestHost.Ending? {
     ask(host) { core, id, _ in core.withClient(of: link, id: id) { body(&$0, id) } }
   }
-  /// Pairs, and answers both users' questions.
-  @discardableResult mutating func pair(_ host: Int, on link: LinkID, with other: Int) -> TestHost.Ending? {
+  /// Pairs, and answers both users' questions. `answer`: the host, its question, and the digits that a host has displayed.
+  @discardableResult mutating func pair(
+    _ host: Int, on link: LinkID, with other: Int, _ settings: PairingSettings? = nil,
+    answer: (Int, PairingQuestion, UInt32?) -> PairingAnswer? = { Recording.agreement(with: $1, $2) }
+  ) -> TestHost.Ending? {
     let id = world.withHost(host) { host, now in
       let id = host.newID()
-      host.core.pair(link, id: id, now: now)
+      host.core.pair(link, settings, id: id, now: now)
       host.drain()
       return id
     }
-    for _ in 0..<400 {
+    return wait(for: id, of: host, with: other, answer: answer)
+  }
+  /// Answers both users' questions until a request of `host` has ended.
+  @discardableResult mutating func wait(
+    for id: RequestID, of host: Int, with other: Int,
+    answer: (Int, PairingQuestion, UInt32?) -> PairingAnswer? = { Recording.agreement(with: $1, $2) }
+  ) -> TestHost.Ending? {
+    var shown: UInt32?
+    for round in 0..<400 {
       world.run(for: .milliseconds(100))
+      for place in [host, other] {
+        world.readHost(place) { host in
+          for asked in host.asked.dropFirst(host.answered) {
+            if case .display(let digits) = asked.question { shown = digits }
+          }
+        }
+      }
       for place in [host, other] {
         world.withHost(place) { host, now in
           while host.answered < host.asked.count {
             let asked = host.asked[host.answered]
+            // The other device may display digits.
+            if asked.question == .enterPasskey, shown == nil, round < 20 { return }
             host.answered += 1
-            switch asked.question {
-            case .consent: host.core.answer(.consent, on: asked.link, now: now)
-            case .compare: host.core.answer(.numbersMatch, on: asked.link, now: now)
-            default: break
+            if case .display(let digits) = asked.question { shown = digits }
+            if let answer = answer(place, asked.question, shown) {
+              host.core.answer(answer, on: asked.link, now: now)
             }
             host.drain()
           }
@@ -97,6 +116,15 @@ struct Recording: ~Copyable {
     }
     world.run(for: .seconds(2))
     return world.readHost(host) { $0.ending(id) }
+  }
+  /// What a user answers who wants the pairing.
+  static func agreement(with question: PairingQuestion, _ shown: UInt32?) -> PairingAnswer? {
+    switch question {
+    case .consent: .consent
+    case .compare: .numbersMatch
+    case .enterPasskey: .passkey(shown ?? 271_828)
+    case .display, .keypress: nil
+    }
   }
   mutating func disconnect(_ host: Int, _ link: LinkID) {
     ask(host) { core, id, now in core.disconnect(link, id: id, now: now) }
