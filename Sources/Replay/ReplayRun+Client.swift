@@ -218,7 +218,7 @@ extension ReplayRun {
       next = script.nextRequest(after: here, on: link)
     }
     return count
-
+  }
   /// A search for includes in one request over all services, which lie at all handles and so leave none for secondary services.
   /// `first` … `last`: the steps of the requests for primary services.
   private func isSearchOfEverything(_ request: [UInt8], from first: Int, to last: Int, _ link: Int) -> Bool {
