@@ -5,7 +5,8 @@ import Synchronization
 ///
 /// A bond belongs to the adapter that paired, which every call names by its own identity address: one store serves
 /// several adapters. A store keeps each adapter's bonds in the order of their use; when an adapter has more than the
-/// store's capacity, the store forgets the longest unused.
+/// store's capacity, the store forgets the longest unused of those without authentication. If all others have it, a new
+/// one without is not kept, and one with it takes the place of the longest unused (`Bond.firstToForget`).
 ///
 /// A host awaits each call before it makes the next one, so that a later bond of a peer never loses to an earlier one.
 /// A call may take long, and blocks no event loop. The errors have the code `.storage`, and name the place.
@@ -13,7 +14,7 @@ public protocol BondStore: Sendable {
   /// The bonds of `adapter`, the longest unused first.
   func bonds(of adapter: PeerAddress) async throws(BluetoothError) -> [Bond]
   /// Stores `bond`, in place of any bond with the same peer, as the most recently used. Returns the peers whose bonds
-  /// the store has forgotten, for want of room.
+  /// the store has forgotten, for want of room: perhaps the peer of `bond` itself.
   @discardableResult
   func save(_ bond: Bond, of adapter: PeerAddress) async throws(BluetoothError) -> [PeerID]
   /// Removes the bond with `peer`, if there is one.
@@ -54,9 +55,12 @@ package struct BondList: Sendable, Equatable {
     guard let bond = change.bond else { return [] }
     entries.append(Entry(adapter: change.adapter, bond: bond))
     var forgotten: [PeerID] = []
-    for bond in bonds(of: change.adapter).dropLast(capacity) {
-      entries.removeAll { $0.adapter == change.adapter && $0.bond.peer == bond.peer }
-      forgotten.append(bond.peer)
+    var kept = bonds(of: change.adapter)
+    while kept.count > capacity {
+      let goes = Bond.firstToForget(Array(kept.dropLast()), for: bond.strength) ?? bond
+      kept.removeAll { $0.peer == goes.peer }
+      entries.removeAll { $0.adapter == change.adapter && $0.bond.peer == goes.peer }
+      forgotten.append(goes.peer)
     }
     return forgotten
   }

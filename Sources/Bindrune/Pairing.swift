@@ -8,6 +8,8 @@ import SMP
 ///       var ioCapability: IOCapability { .displayYesNo }
 ///       func answer(_ question: PairingQuestion, from link: Link) async -> PairingAnswer? {
 ///         switch question {
+///         case .consent(_, replaces: let bond?) where !bond.isProven:
+///           await ask("Is this the device that replaces \(bond.address)?") ? .consent : .refuse
 ///         case .consent: .consent
 ///         case .compare(let number): await ask("Does the device show \(number)?") ? .numbersMatch : .refuse
 ///         default: nil
@@ -31,12 +33,15 @@ extension PairingAgent {
 }
 
 /// The agent of a program without one: it lets devices pair without a user, by Just Works, which a man in the middle can
-/// imitate. So such a pairing does not open characteristics that need authentication.
+/// imitate. So such a pairing does not open characteristics that need authentication. Without a user nobody can say that
+/// a device has been reset, so it refuses to replace a bond, unless the peer has proven with the bond's key to be the
+/// bonded device: remove the bond first (Decision 0060).
 public struct JustWorksAgent: PairingAgent {
   public init() {}
   public var ioCapability: IOCapability { .noInputNoOutput }
   public func answer(_ question: PairingQuestion, from link: Link) async -> PairingAnswer? {
-    if case .consent = question { .consent } else { .refuse }
+    guard case .consent(_, let replaced) = question else { return .refuse }
+    return replaced?.isProven ?? true ? .consent : .refuse
   }
 }
 
@@ -96,7 +101,7 @@ extension BluetoothHost {
           return nil
         }
         for forgotten in try await bondStore?.save(bond, of: adapter) ?? [] {
-          logger.notice("forgot the bond with \(forgotten), the longest unused one, because the store is full")
+          logger.notice("forgot the bond with \(forgotten), because the store is full")
           removeBond(with: forgotten)
         }
         core.stored(bond)
@@ -119,6 +124,11 @@ extension BluetoothHost {
     let agent = agent
     let task = Task {
       guard let answer = await agent.answer(question, from: link), !Task.isCancelled else { return }
+      if case .consent(_, let bond?) = question, case .refuse = answer {
+        logger.notice(
+          "\(id): refused to replace the bond with \(bond); if the device is to pair anew, remove that bond, or have a user answer"
+        )
+      }
       _ = self.perform { core, now in core.answer(answer, on: id, now: now) }
     }
     linkStates[id]?.questions.append(task)
@@ -165,7 +175,12 @@ extension BluetoothError {
   private static func ownCure(for reason: PairingFailure) -> String {
     switch reason {
     // Vol 3, Part H, §3.5.5: the user has refused, or the settings do.
-    case .pairingNotSupported: ": its user refused, or its settings accept no pairing; allow it, and pair again"
+    case .pairingNotSupported:
+      ": its user refused, its settings accept no pairing, or a bond would have been replaced that no user has given up; "
+        + "allow it, or remove the bond, and pair again"
+    case .keyRejected:
+      ": the device distributed an identity that is another bonded device's, or that none can have; if it is that "
+        + "device, remove the bond, and pair again"
     default: cure(for: reason)
     }
   }

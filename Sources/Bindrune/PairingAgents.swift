@@ -71,10 +71,11 @@ package struct AskingAgent: PairingAgent {
   package func answer(_ question: PairingQuestion, from link: Link) async -> PairingAnswer? {
     let peer = await link.address
     switch question {
-    case .consent(let method, let replacesBond):
+    case .consent(let method, let replaced):
       let danger = method.isAuthenticated ? "" : " No digits are compared, so another device could pass for it."
-      await desk.show("\(peer) wants to pair\(replacesBond ? " anew" : "").\(danger)", digits: nil)
-      return await confirms("Pair with it?") ? .consent : .refuse
+      await desk.show("\(Self.text(of: peer, replaced))\(danger)", digits: nil)
+      guard let replaced, !replaced.isProven else { return await confirms("Pair with it?") ? .consent : .refuse }
+      return await confirms("Let it replace \(replaced.address)?") ? .consent : .refuse
     case .display(let number):
       await desk.show("Enter these digits on \(peer):", digits: PairingDigits(number))
       return nil
@@ -90,6 +91,20 @@ package struct AskingAgent: PairingAgent {
       }
       return .refuse
     case .keypress: return nil
+    }
+  }
+  /// What the peer wants, and whose place it would take.
+  private static func text(of peer: PeerAddress, _ replaced: ReplacedBond?) -> String {
+    guard let replaced else { return "\(peer) wants to pair." }
+    switch replaced.ground {
+    case .key: return "\(peer) wants to pair anew."
+    case .address:
+      return
+        "\(peer) wants to pair, and that replaces the bond with \(replaced). It uses the address of that device and "
+        + "has not shown that it is the device: agree only if you have just reset it."
+    case .identity:
+      return "\(peer) says that it is \(replaced), and takes the place of that device, which it has not shown to be: "
+        + "agree only if you have just reset it."
     }
   }
   /// Nothing but yes is consent.
@@ -217,8 +232,11 @@ package struct TerminalDesk: PairingDesk {
 
 // MARK: A command
 
-/// Has a command of the shell answer: `BINDRUNE_QUESTION` is `consent`, `display`, `passkey`, `compare` or, after all
-/// others, `ended`; `BINDRUNE_PEER` the device's address; `BINDRUNE_DIGITS` the six digits of `display` and `compare`.
+/// Has a command of the shell answer: `BINDRUNE_QUESTION` is `consent`, `replace`, `display`, `passkey`, `compare` or,
+/// after all others, `ended`; `BINDRUNE_PEER` the device's address; `BINDRUNE_DIGITS` the six digits of `display` and
+/// `compare`; `BINDRUNE_REPLACES` the bonded device whose place it would take with `replace`, and
+/// `BINDRUNE_AUTHENTICATED` whether that bond is authenticated, `yes` or `no`. `replace` is a question of its own, so that
+/// a command that says yes to all devices does not give up bonds.
 /// The first line of its standard output is the answer: `yes`, `no`, or six digits. A command that fails, or runs for 30 s,
 /// refuses.
 package struct CommandAgent: PairingAgent {
@@ -235,6 +253,8 @@ package struct CommandAgent: PairingAgent {
 
   package func answer(_ question: PairingQuestion, from link: Link) async -> PairingAnswer? {
     switch question {
+    case .consent(_, let replaced?) where !replaced.isProven:
+      return await line("replace", link, replacing: replaced) == "yes" ? .consent : .refuse
     case .consent: return await line("consent", link) == "yes" ? .consent : .refuse
     case .compare(let number):
       return await line("compare", link, PairingDigits(number)) == "yes" ? .numbersMatch : .refuse
@@ -247,9 +267,13 @@ package struct CommandAgent: PairingAgent {
   package func pairingEnded(on link: Link, _ error: BluetoothError?) async { _ = await line("ended", link) }
 
   /// Nil: it failed, which is logged.
-  private func line(_ question: String, _ link: Link, _ digits: PairingDigits? = nil) async -> String? {
+  private func line(
+    _ question: String, _ link: Link, _ digits: PairingDigits? = nil, replacing bond: ReplacedBond? = nil
+  ) async -> String? {
     var variables = ["BINDRUNE_QUESTION": question, "BINDRUNE_PEER": "\(await link.address)"]
     variables["BINDRUNE_DIGITS"] = digits?.text ?? ""
+    variables["BINDRUNE_REPLACES"] = bond.map { "\($0.address)" } ?? ""
+    variables["BINDRUNE_AUTHENTICATED"] = bond.map { $0.strength?.isAuthenticated == true ? "yes" : "no" } ?? ""
     do throws(ShellCommand.Failure) {
       return try await command.run(variables, within: limit)
     } catch {

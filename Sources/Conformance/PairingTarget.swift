@@ -167,7 +167,7 @@ public final class PairingTarget: ServedTarget {
 
   private func handle(_ effect: SecurityEffect) {
     switch effect {
-    case .requestConsent:
+    case .requestConsent, .considerIdentity:
       _ = consents ? manager.accept(now: now, using: &chance) : manager.refuse(now: now)
     case .displayPasskey(let passkey): events.append(PairingEvent(.showsPasskey, array(UInt128(passkey), 4)))
     case .requestPasskey: events.append(PairingEvent(.asksPasskey))

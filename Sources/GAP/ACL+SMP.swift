@@ -50,12 +50,12 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return false }
     let isWanted: Bool
     switch answer {
-    case .consent: isWanted = upper.links[index].protection.manager.accept(now: now, using: &upper.chance)
+    case .consent: isWanted = consent(at: index, now)
     case .passkey(let digits):
       isWanted = upper.links[index].protection.manager.enter(passkey: digits, now: now, using: &upper.chance)
     case .numbersMatch: isWanted = upper.links[index].protection.manager.confirmNumbers(now: now)
     case .keypress(let key): isWanted = upper.links[index].protection.manager.notify(key, now: now)
-    case .refuse: isWanted = upper.links[index].protection.manager.refuse(now: now)
+    case .refuse: isWanted = refuse(at: index, now)
     }
     secure(at: index, now)
     drain(now)
@@ -89,6 +89,7 @@ extension HostCore {
     let replaced = bonds[bond.peer]
     bonds.put(bond)
     if let replaced { forgetUnneeded(replaced.peer, at: replaced.address) }
+    noteRoom()
   }
   /// Forgets a bond; a link that it encrypts stays encrypted. False if there is none; else `.bondRemoved` follows.
   @discardableResult public mutating func removeBond(with peer: PeerID, now: Instant) -> Bool {
@@ -108,6 +109,7 @@ extension HostCore {
       securityChanged(at: index)
       verifySignatures(at: index)
     }
+    noteRoom()
     emit(.bondRemoved(peer))
     return true
   }
@@ -128,15 +130,17 @@ extension HostCore {
       attempts: bonds.attempts(of: peer))
     return LinkProtection(manager, isBonded: bonds[peer] != nil)
   }
-  /// What a pairing with `peer` may be like: what `settings` say, but not weaker than a bond.
-  private func settings(_ settings: PairingSettings?, for peer: PeerID) -> PairingSettings {
+  /// What a pairing on the link may be like: what `settings` say, but not weaker than a bond.
+  private func settings(_ settings: PairingSettings?, at index: Int) -> PairingSettings {
     var settings = settings ?? configuration.pairing
     if !hasChance { settings.acceptsPairing = false }
+    settings.asksIdentity = true
+    settings.bondsUnauthenticated = bondsUnauthenticated(at: index)
     if let irk = privacy.irk {
       settings.identity = PairingIdentity(irk: SecurityKey(irk.value), address: PairingAddress(identityAddress))
     }
     settings.ownIdentityAddress = PairingAddress(identityAddress)
-    guard let bond = bonds[peer]?.strength else { return settings }
+    guard let bond = bond(at: index)?.strength else { return settings }
     if bond.isAuthenticated { settings.protection = .required }
     if bond.isSecureConnections { settings.secureConnections = .only }
     let least = max(settings.keySizes.lowerBound, bond.size)
@@ -147,9 +151,12 @@ extension HostCore {
   private mutating func beginPairing(
     at index: Int, _ settings: PairingSettings?, isOnDemand: Bool = false, _ now: Instant
   ) -> HostFailure? {
-    var settings = self.settings(settings, for: upper.links[index].peer)
-    settings.asksConsent = isOnDemand
+    var settings = self.settings(settings, at: index)
+    settings.asksConsent = isOnDemand || replacedBond(at: index).map { !$0.isProven } ?? false
     if !hasChance { return .pairingRefused(.noRandomNumbers) }
+    if isOnDemand, let until = bonds.allAttempts.nextAttempt(now: now) {
+      return .pairingRefused(.tooEarly(until: until))
+    }
     upper.links[index].protection.manager.settings = settings
     do throws(PairingRefusal) {
       if upper.links[index].role == .central {
@@ -176,8 +183,10 @@ extension HostCore {
     while let effect = upper.links[index].protection.manager.nextEffect() {
       switch effect {
       case .requestConsent(let method):
-        let isBonded = upper.links[index].protection.security.isBonded
-        emit(.pairingAsked(link, .consent(method, replacesBond: isBonded)))
+        let replaced = replacedBond(at: index)
+        upper.links[index].protection.question = .pairing(replaced)
+        emit(.pairingAsked(link, .consent(method, replaces: replaced)))
+      case .considerIdentity: considerIdentity(at: index, now)
       case .displayPasskey(let digits): emit(.pairingAsked(link, .display(digits)))
       case .requestPasskey: emit(.pairingAsked(link, .enterPasskey))
       case .compareNumbers(let number): emit(.pairingAsked(link, .compare(number)))
@@ -194,8 +203,16 @@ extension HostCore {
         upper.awaitsDelivery = true
         deliver(at: index, now)
       case .failed(let error):
+        let isClaim = if case .identity = upper.links[index].protection.question { true } else { false }
+        if error == .ours(.authenticationRequirements),
+          !upper.links[index].protection.manager.settings.bondsUnauthenticated
+        {
+          emit(.violation(link, .noRoomForBond))
+        }
         emit(.pairingEnded(link, error))
+        count(at: index, error, now)
         ended(at: index, .pairingFailed(error))
+        if isClaim { leave(at: index, now) }
         // Without a way to encrypt the link, requests would wait for ever.
         if upper.links[index].client.hasWaitingRequest { distrust(at: index, .authenticationFailure, now) }
       case .resumed: ended(at: index, nil)
@@ -217,6 +234,11 @@ extension HostCore {
       collect(at: index)
       if upper.links[index].protection.delivery != nil { upper.awaitsDelivery = true }
     }
+    for index in 0..<upper.links.count where upper.links[index].protection.leaving != nil {
+      continueLeaving(at: index, now)
+      if upper.links[index].protection.leaving != nil { upper.awaitsDelivery = true }
+      note(at: index)
+    }
     collectServer()
   }
   private mutating func deliver(at index: Int, _ now: Instant) {
@@ -225,14 +247,30 @@ extension HostCore {
       Int32(bitPattern: completed &- delivery.completed) >= 0
     else { return }
     upper.links[index].protection.delivery = nil
-    paired(delivery.result, at: index, now)
-    emit(.pairingEnded(upper.links[index].id, nil))
-    ended(at: index, nil)
+    if paired(delivery.result, at: index, now) {
+      emit(.pairingEnded(upper.links[index].id, nil))
+      ended(at: index, nil)
+    } else {
+      emit(.pairingEnded(upper.links[index].id, .ours(.keyRejected)))
+      ended(at: index, .pairingFailed(.ours(.keyRejected)))
+      leave(at: index, now)
+    }
+  }
+  /// Counts the failure with those of all peers.
+  private mutating func count(at index: Int, _ error: PairingError, _ now: Instant) {
+    let failures = upper.links[index].protection.manager.failures
+    // A user who refuses is not to be asked again and again, by one stranger after another.
+    let isRefusal = error == .ours(.pairingNotSupported)
+    guard failures != upper.links[index].protection.countedFailures || isRefusal else { return }
+    upper.links[index].protection.countedFailures = failures
+    countAttempt(now)
   }
   /// The pairing, Security Request or encryption in progress has ended; nil: the link is secured.
   private mutating func ended(at index: Int, _ failure: HostFailure?) {
     let requests = upper.links[index].protection.requests, security = upper.links[index].protection.security
     upper.links[index].protection.requests = []
+    upper.links[index].protection.question = nil
+    upper.links[index].protection.consented = []
     for id in requests { emit(.completed(id, failure.map { .failed($0) } ?? .secured(security))) }
     upper.links[index].client.securityEnded(isSecured: failure == nil)
     prepare(at: index)
@@ -283,7 +321,7 @@ extension HostCore {
   }
   /// The settings for a pairing that the peer begins.
   mutating func prepare(at index: Int) {
-    upper.links[index].protection.manager.settings = settings(nil, for: upper.links[index].peer)
+    upper.links[index].protection.manager.settings = settings(nil, at: index)
   }
 
   /// A Peripheral asks for security: ignored while we encrypt the link. Vol 3, Part H, §2.4.6.
@@ -306,35 +344,61 @@ extension HostCore {
     distrust(at: index, .authenticationFailure, now)
   }
 
-  private mutating func paired(_ result: PairingResult, at index: Int, _ now: Instant) {
+  /// Keeps what the pairing has made. False: nothing, because it would take a place that nobody lets it take.
+  private mutating func paired(_ result: PairingResult, at index: Int, _ now: Instant) -> Bool {
     let link = upper.links[index].id, peer = upper.links[index].peer
     let identity = result.peers.identityAddress.map { PeerAddress($0) }
     let address = identity ?? upper.links[index].address
-    if let other = bonds.other(than: peer, at: address) {
-      // What it is bonded as is known only now.
-      if result.strength.isWeaker(than: other.strength) { return emit(.violation(link, .weakerThanBond)) }
-      _ = forget(other.peer)
+    let claims = identity.map { self.claims(of: $0, result.peers.irk, at: index) } ?? []
+    let replaced = claims + [replacedBond(at: index)].compactMap { result.isBonding || !claims.isEmpty ? $0 : nil }
+    // Another link may have made a bond since the questions.
+    for bond in replaced {
+      if let strength = bond.strength, result.strength.isWeaker(than: strength) {
+        emit(.violation(link, .weakerThanBond))
+        return false
+      }
+      if !isConsented(bond, to: result, at: index) { return false }
+    }
+    for bond in replaced where bond.peer != peer {
+      if bond.strength != nil {
+        _ = forget(bond.peer)
+      } else if bond.address != identity {
+        privacy.remove(bond.address)
+        peers.remove(bond.address)
+      }
     }
     if let identity, let irk = result.peers.irk, !irk.isZero {
       do throws(IdentityError) {
         try identify(link, as: identity, IdentityResolvingKey(irk.number), isApplications: false, now: now)
       } catch {
         // The Security Manager has refused all that this refuses; if not, the keys of such a peer are not kept.
-        return emit(.violation(link, .identityRefused(error)))
+        emit(.violation(link, .identityRefused(error)))
+        return false
       }
     }
-    guard result.isBonding else { return }
+    guard result.isBonding, hasRoom(for: result.strength, of: peer) else {
+      if configuration.pairing.isBonding, !hasRoom(for: result.strength, of: peer) {
+        emit(.violation(link, .noRoomForBond))
+      }
+      return true
+    }
     let bond = Bond(
       peer: peer, address: address, strength: result.strength, ours: result.ours, peers: result.peers)
-    while bonds.all.count >= configuration.maximumBonds, bonds[peer] == nil { _ = forget(bonds.all[0].peer) }
+    while bonds.all.count >= configuration.maximumBonds, bonds[peer] == nil,
+      let other = Bond.firstToForget(bonds.all, for: result.strength)
+    {
+      _ = forget(other.peer)
+      if !result.isAuthenticated { countAttempt(now) }
+    }
     put(bond)
     upper.links[index].protection.isClientRestored = true
     upper.server.bond(upper.links[index].bearers.first.bearer.id, as: BondID(rawValue: peer.rawValue))
     verifySignatures(at: index)
     emit(.bondChanged(peer))
-    if upper.links[index].protection.security.isBonded { return }
+    if upper.links[index].protection.security.isBonded { return true }
     upper.links[index].protection.security.isBonded = true
     securityChanged(at: index)
+    return true
   }
 
   // MARK: Encryption
@@ -504,6 +568,7 @@ extension HostCore {
   /// A link is up: what is known of its peer applies, and a Central encrypts it.
   mutating func protect(at index: Int, _ now: Instant) {
     prepare(at: index)
+    limit(at: index, now)
     setSecurity(at: index)
     verifySignatures(at: index)
     guard configuration.encryptsBondedLinks, upper.links[index].role == .central,
@@ -530,6 +595,7 @@ extension HostCore {
   }
   mutating func expireProtection(at index: Int, _ now: Instant) {
     upper.links[index].protection.manager.expire(now: now)
+    continueLeaving(at: index, now)
     if case .starting(_, _, let deadline) = upper.links[index].protection.phase, deadline <= now {
       encryptionFailed(at: index, .lmpOrLLResponseTimeout)
       ended(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout))

@@ -7,6 +7,8 @@ struct Bonds {
   /// Peers that must wait before they may pair again; bounded, because each address is a peer.
   private var attempts: [PeerID: PairingAttempts] = [:]
   private static var mostAttempts: Int { 256 }
+  /// Failures of all peers, and new bonds that have pushed others out: five cost nothing.
+  var allAttempts = PairingAttempts(allowance: 5)
   /// Of our signed writes to bonded peers: the next counter, and the one from which counters must be reserved first.
   private var signCounters: [PeerID: (next: UInt32, reserved: UInt32)] = [:]
   /// Counters that one storing of the bond reserves: a crash leaves at most as many unused.

@@ -40,8 +40,12 @@ public struct HostConfiguration: Sendable {
   /// As Central, encrypt the link when it comes up; as Peripheral, ask the Central to when the client has something to
   /// send. Off, for who insists on talking to whoever has the peer's address: encrypt only on demand. Decision 0059.
   public var encryptsBondedLinks = true
-  /// One more forgets the bond that has been unused for the longest time.
+  /// One more forgets the longest unused of those without authentication. If all have it, a bond without is not made, and
+  /// one with it forgets the longest unused of all. Decision 0060.
   public var maximumBonds = 128
+  /// After several failures with any peers, peers that begin to pair are answered with Repeated Attempts for a while,
+  /// because an attacker may change its address. Off: each peer waits for its own failures only. Vol 3, Part H, §2.3.6.
+  public var limitsPairings = true
   public init() {}
 }
 

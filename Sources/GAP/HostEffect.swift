@@ -159,10 +159,13 @@ public enum HostViolation: Sendable {
   case gatt(ResponseViolation)
   case smp(SMPViolation)
   /// The peer has a stronger bond than this pairing has made, which only its identity address has revealed: the bond
-  /// stays, and the pairing's keys are not kept.
+  /// stays, the pairing fails with Key Rejected, and the link ends.
   case weakerThanBond
   /// The peer has distributed an identity address that no peer can have: the pairing's keys are not kept.
   case identityRefused(IdentityError)
+  /// All bonds are authenticated and there is no room for another: this pairing, which is not, makes no bond, or has failed
+  /// where the peer expected one.
+  case noRoomForBond
   /// The stored record of the peer's GATT client does not decode: the client begins without one.
   case clientRecord(WireError)
   /// The server has ignored a signed write to this attribute. Vol 3, Part F, §3.4.5.4.

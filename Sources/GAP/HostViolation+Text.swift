@@ -18,7 +18,9 @@ extension HostViolation {
       "the peer's response breaks a rule, \(violation.text): the request fails or goes on without it"
     case .smp(let violation): words(violation)
     case .weakerThanBond:
-      "the peer has paired with a weaker key than that of its bond: the bond stays, the new keys are not kept"
+      "the peer has paired with a weaker key than that of its bond: the bond stays, the pairing fails"
+    case .noRoomForBond:
+      "there is no room for a bond without authentication, as all bonds have it: remove one, or pair with digits"
     case .identityRefused(let error): "the peer has paired with an invalid identity, \(error): its keys are not kept"
     case .clientRecord(let error): "the stored record of the peer's client does not decode (\(error)): it begins anew"
     case .signatureRefused(let handle, let refusal):

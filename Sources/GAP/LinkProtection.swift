@@ -7,9 +7,9 @@ import SMP
 /// What a pairing asks the user, or shows. Vol 3, Part H, §2.3.5.
 public enum PairingQuestion: BitwiseCopyable, Sendable, Equatable {
   /// The peer wants to pair by this method, or as Peripheral has asked for security, or has refused a request without it:
-  /// `.consent` or `.refuse`. `replacesBond`: there is a bond with the peer, which the pairing replaces; its key will not
-  /// be weaker.
-  case consent(PairingMethod, replacesBond: Bool)
+  /// `.consent` or `.refuse`. `replaces`: a bond whose place the pairing takes, with a key that is not weaker. A pairing
+  /// asks again, also after digits, when the peer distributes the identity of another bonded device.
+  case consent(PairingMethod, replaces: ReplacedBond?)
   /// Show six digits, zeros in front, which the user enters on the peer. Needs no answer.
   case display(UInt32)
   /// Ask for the six digits that the peer displays: `.passkey` or `.refuse`.
@@ -65,11 +65,41 @@ struct LinkProtection: ~Copyable {
   /// Calls of `HostCore.pair` that wait for the end of an encryption with the bond's key.
   var pairings: [(id: RequestID, settings: PairingSettings?)] = []
   /// The server has refused a request of GATT's client, which waits for more security.
-  var refusal: ATTError?
-  /// Why the host ends the link: it could not be encrypted.
+  var refusal: ATTError? {
+    get { if case .help(let refusal)? = due { refusal } else { nil } }
+    set { if leaving == nil { due = newValue.map { .help($0) } } }
+  }
+  /// The link ends when the peer has our Pairing Failed.
+  var leaving: Leaving? {
+    get { if case .leave(let leaving)? = due { leaving } else { nil } }
+    set { due = newValue.map { .leave($0) } }
+  }
+  struct Leaving: BitwiseCopyable {
+    let deadline: Instant
+    /// `DataCredits.completed` when the peer has acknowledged it; nil: it is not sent yet.
+    var completed: UInt32?
+  }
+  /// What the host must do for the link. One value, because every packet of the link asks for its deadline.
+  private var due: Due?
+  private enum Due: BitwiseCopyable { case help(ATTError), leave(Leaving) }
+  /// Why the host ends the link: it could not be encrypted, or its peer would take the place of another.
   var failure: HCIStatus?
   /// GATT's server knows the client as the bonded one.
   var isClientRestored = false
+  /// The peer has encrypted the link with its bond's key, or has just made it, and the link is still encrypted.
+  var hasProvenBond: Bool { isClientRestored && security.isBonded && security.key != nil }
+
+  /// The open question to which `.consent` is the answer.
+  var question: Question?
+  enum Question {
+    case pairing(ReplacedBond?)
+    /// Whose place the peer would take with the identity that it has distributed; nil: that is refused.
+    case identity(ReplacedBond?)
+  }
+  /// Whose place the user lets the peer take, in the pairing in progress.
+  var consented: [PeerID] = []
+  /// Failures of `manager` that have been counted with those of all peers.
+  var countedFailures: UInt32 = 0
 
   init(_ manager: consuming SecurityManager, isBonded: Bool) {
     self.manager = manager
@@ -88,8 +118,12 @@ struct LinkProtection: ~Copyable {
     return manager.isIdle
   }
   var deadline: Instant? {
+    switch due {
     // `HostCore.demandSecurity`: at once.
-    if refusal != nil { return .zero }
+    case .help: return .zero
+    case .leave(let leaving): return .earliest(leaving.deadline, manager.deadline)
+    case nil: break
+    }
     guard case .starting(_, _, let deadline) = phase else { return manager.deadline }
     return .earliest(deadline, manager.deadline)
   }

@@ -342,6 +342,11 @@ extension ReplayRun {
   mutating func ask(_ question: PairingQuestion, _ id: LinkID) {
     guard let link = place(of: id) else { return }
     switch question {
+    // After the peer's last key a recorded host whose user consents may have nothing more to send.
+    case .consent(_, let replaced) where replaced?.ground == .identity:
+      let next = script.next(after: step, on: link) { $0.direction == .fromHost && $0.stream == .security }
+      let isRefused = next.map { script.steps[$0].payload.first == 0x05 } ?? false
+      core.answer(isRefused ? .refuse : .consent, on: id, now: now)
     case .consent, .compare: live[link]?.pairing.question = question
     case .display(let digits): live[link]?.pairing.peer?.passkey = digits
     case .enterPasskey:

@@ -116,6 +116,8 @@ struct ReplayRun: ~Copyable {
     // The application decides when to encrypt: at the recorded command.
     configuration.encryptsBondedLinks = false
     configuration.pairsOnDemand = false
+    // When the recorded host has refused repeated attempts is its own policy.
+    configuration.limitsPairings = false
     configuration.addressPolicy = .identity
     configuration.prefersExtendedCommands = false
     // The application's values are accepted when the trace has them, so that none is refused for lack of room.

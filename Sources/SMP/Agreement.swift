@@ -46,6 +46,7 @@ struct Agreement: Sendable {
     if settings.requiresOutOfBand, method != .outOfBand { throw .oobNotAvailable }
     if settings.protection == .required, !method.isAuthenticated { throw .authenticationRequirements }
     if method == .outOfBand, !hasOutOfBandData { throw .oobNotAvailable }
+    if isBonding, !settings.bondsUnauthenticated, !method.isAuthenticated { throw .authenticationRequirements }
   }
 
   /// The flags say that there is data; it also has to be that of this kind of pairing.
@@ -88,6 +89,9 @@ extension PairingFeatures {
     maximumEncryptionKeySize = settings.keySizes.upperBound
   }
   init(requestWith settings: PairingSettings) {
+    var settings = settings
+    // Without bonds from Just Works there is one only if the peer can take part in something better.
+    if !settings.bondsUnauthenticated, !settings.canAuthenticate { settings.isBonding = false }
     self.init(settings)
     guard settings.isBonding else { return }
     initiatorKeyDistribution = settings.keysToSend
@@ -95,6 +99,10 @@ extension PairingFeatures {
   }
   init(responseTo request: PairingFeatures, with settings: PairingSettings) {
     self.init(settings)
+    if !settings.bondsUnauthenticated, MethodTable.method(request: request, response: self)?.isAuthenticated != true {
+      authReq.subtract(.bonding)
+      return
+    }
     guard settings.isBonding, request.authReq.isBonding else { return }
     initiatorKeyDistribution = request.initiatorKeyDistribution.intersection(settings.requests)
     responderKeyDistribution = request.responderKeyDistribution.intersection(settings.keysToSend)
@@ -113,6 +121,10 @@ extension PairingFeatures {
   }
 }
 extension PairingSettings {
+  /// Some peer can pair with these settings by another method than Just Works.
+  fileprivate var canAuthenticate: Bool {
+    ioCapability != .noInputNoOutput || peersData != nil || ownData != nil
+  }
   /// Without an identity there is none to send; link keys are not ours to derive.
   fileprivate var keysToSend: KeyDistribution {
     distributes.subtracting(identity == nil ? [.idKey, .linkKey] : .linkKey)

@@ -7,13 +7,18 @@ import BindruneWire
 /// **Function**: the responder sends its keys first, then the initiator, each in the Specification's order. A key out of
 /// that order fails the pairing.
 ///
-/// **Phases** are the codes that are still awaited, in order, and the PDUs that are not queued yet.
+/// **Phases** are the codes that are still awaited, in order, the PDUs that are not queued yet, and whether the layer above
+/// has still to accept the peer's identity.
 struct Distribution: Sendable {
   /// What has to come from the peer.
   private(set) var awaited: [SMPCode]
   /// Our keys, until they are queued: an initiator's when all has come.
   private var prepared: [Outgoing] = []
   private(set) var result: PairingResult
+  /// The peer has distributed its identity, and the layer above has not accepted it.
+  private(set) var isIdentityOpen = false
+  /// All has come, and been accepted.
+  var isReceived: Bool { awaited.isEmpty && !isIdentityOpen }
   private let agreement: Agreement
   /// Our addresses, which no peer has.
   private let own: [PairingAddress]
@@ -67,6 +72,12 @@ struct Distribution: Sendable {
     return prepared
   }
 
+  mutating func acceptIdentity() { isIdentityOpen = false }
+  /// The identity that the peer has distributed.
+  var peersIdentity: PairingIdentity? {
+    result.peers.identityAddress.map { PairingIdentity(irk: result.peers.irk ?? SecurityKey(0), address: $0) }
+  }
+
   /// Takes the next key. False if it is not the one that is due; throws the reason for which we refuse it.
   mutating func receive(_ message: SMPPDU, _ pdu: Span<UInt8>) throws(PairingFailure) -> Bool {
     guard message.code == awaited.first else { return false }
@@ -85,6 +96,7 @@ struct Distribution: Sendable {
       let identity = PairingAddress(m.bdADDR, isRandom: m.addrType == .randomStatic)
       guard identity.isIdentity, !own.contains(identity) else { throw .keyRejected }
       result.peers.identityAddress = identity
+      isIdentityOpen = agreement.settings.asksIdentity
     case .signingInformation(let m): result.peers.csrk = m.signatureKey.key(in: pdu)
     default: return false
     }

@@ -94,6 +94,9 @@ public enum SecurityEffect: Sendable, Equatable {
 
   /// Pair by this method: `accept` or `refuse`. The peer wants it, or `PairingSettings.asksConsent` is set.
   case requestConsent(PairingMethod)
+  /// The peer has distributed `SecurityManager.openIdentity` as its own: `accept`, or `refuse` with Key Rejected. Only with
+  /// `PairingSettings.asksIdentity`.
+  case considerIdentity
   /// Show six digits, zeros in front; the user enters them on the peer.
   case displayPasskey(UInt32)
   /// Ask for six digits: `enter(passkey:)` or `refuse`.

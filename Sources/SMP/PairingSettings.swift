@@ -25,8 +25,14 @@ public struct PairingSettings: Sendable {
   /// that no user has asked for.
   public var asksConsent = false
   public var ioCapability = IOCapability.noInputNoOutput
+  /// Ask (`SecurityEffect.considerIdentity`) when the peer has distributed an identity, before anything follows: for a
+  /// layer above that knows whose identity it is.
+  public var asksIdentity = false
   /// Whether the keys are to be kept. Otherwise none are distributed.
   public var isBonding = true
+  /// False: a Just Works pairing makes no bond. The features say so where they can; an Initiator that has hoped for
+  /// digits fails with Authentication Requirements.
+  public var bondsUnauthenticated = true
   public var protection = Protection.wanted
   public var secureConnections = SecureConnections.supported
   /// The lengths of the encryption key that are accepted; the upper bound is what is offered. Only 16 octets, unless
@@ -128,22 +134,38 @@ public struct OwnOutOfBandData: Sendable {
 ///
 /// The interval doubles with each failure, and halves with each minute that passes after it without another. Keep this
 /// with the peer, and give it to the next link: an attacker may reconnect.
+///
+/// Another one, with an allowance, may count the failures of all peers together: an attacker may change its address.
 public struct PairingAttempts: BitwiseCopyable, Sendable, Equatable {
   private var failures: UInt64 = 0
   private var lastFailure = Instant.zero
-  public init() {}
-
+  /// Failures that cost no wait.
+  private let allowance: UInt64
+  /// How often the interval doubles, and 1.
+  private let steps: UInt64
   /// 1 s, 2 s, 4 s … 512 s.
-  private static var mostFailures: UInt64 { 10 }
+  public init() {
+    allowance = 0
+    steps = 10
+  }
+  /// 1 s, 2 s, 4 s … 64 s after more failures than `allowance`.
+  public init(allowance: UInt32) {
+    self.allowance = UInt64(allowance)
+    steps = 7
+  }
+
   private static var quietSeconds: UInt64 { 60 }
 
-  private var end: Instant? { failures == 0 ? nil : lastFailure.adding(seconds: 1 << (failures - 1)) }
+  private var end: Instant? {
+    failures <= allowance ? nil : lastFailure.adding(seconds: 1 << (failures - allowance - 1))
+  }
   /// The time before which an attempt is too early; `nil` if none is.
   public func nextAttempt(now: Instant) -> Instant? { end.flatMap { now < $0 ? $0 : nil } }
 
-  mutating func recordFailure(now: Instant) {
-    let quiet = end.map { now > $0 ? (now.nanoseconds - $0.nanoseconds) / 1_000_000_000 : 0 } ?? 0
-    failures = min(failures - min(failures, quiet / Self.quietSeconds) + 1, Self.mostFailures)
+  public mutating func recordFailure(now: Instant) {
+    let since = end ?? lastFailure
+    let quiet = now > since ? (now.nanoseconds - since.nanoseconds) / 1_000_000_000 : 0
+    failures = min(failures - min(failures, quiet / Self.quietSeconds) + 1, allowance + steps)
     lastFailure = now
   }
   mutating func recordSuccess() { self = PairingAttempts() }

@@ -54,6 +54,11 @@ public struct SecurityManager: ~Copyable {
   public var settings: PairingSettings
   /// Keep it with the peer when the link has ended.
   public private(set) var attempts: PairingAttempts
+  /// How many failures `attempts` has counted on this link: a composer that counts those of all peers compares it.
+  public private(set) var failures: UInt32 = 0
+  /// The time before which requests of the peer get Repeated Attempts, whoever it is, unless this side has asked for the
+  /// pairing: a composer sets it after failures with others, because an attacker may change its address.
+  public var busyUntil: Instant?
   private(set) var phase = Phase.idle { didSet { deadline = phase.deadline } }
   private var outgoing = Deque<Outgoing>() { didSet { hasPDU = !outgoing.isEmpty } }
   private var effects = Deque<SecurityEffect>() { didSet { hasEffect = !effects.isEmpty } }
@@ -91,6 +96,14 @@ public struct SecurityManager: ~Copyable {
     case .idle, .awaitingPairing, .pairing, .silent: nil
     }
   }
+  /// The identity that the peer has distributed and that awaits `accept`, and the method of the pairing. An IRK of zeros
+  /// is none.
+  public var openIdentity: (identity: PairingIdentity, method: PairingMethod)? {
+    guard case .pairing(.distributing(let distribution), _) = phase, distribution.isIdentityOpen,
+      let identity = distribution.peersIdentity
+    else { return nil }
+    return (identity, distribution.result.method)
+  }
 
   // MARK: Commands
 
@@ -120,11 +133,17 @@ public struct SecurityManager: ~Copyable {
 
   // The user's answers. False, and without effect, unless the question is open.
 
-  /// Consents to the pairing.
+  /// Consents to the pairing, or to the identity that the peer has distributed.
   public mutating func accept(now: Instant, using chance: inout some RandomNumberGenerator) -> Bool {
-    guard case .pairing(.awaitingConsent(let agreement), _) = phase else { return false }
-    if role == .responder { send(.pairingResponse(agreement.response), now) }
-    begin(agreement, now, &chance)
+    switch phase {
+    case .pairing(.awaitingConsent(let agreement), _):
+      if role == .responder { send(.pairingResponse(agreement.response), now) }
+      begin(agreement, now, &chance)
+    case .pairing(.distributing(var distribution), _) where distribution.isIdentityOpen:
+      distribution.acceptIdentity()
+      sendKeys(of: distribution, now)
+    default: return false
+    }
     return true
   }
   /// The user has entered six digits: 0 … 999,999. A greater number fails the pairing with Passkey Entry Failed.
@@ -174,9 +193,11 @@ public struct SecurityManager: ~Copyable {
     return true
   }
   /// The user refuses or gives up, or the layer above does: ends the pairing, whatever its stage, with the reason that
-  /// fits. False if there is no pairing.
-  public mutating func refuse(now: Instant) -> Bool {
+  /// fits. False if there is no pairing. `isAttempt`: the peer must wait before it tries again, also if nothing of the
+  /// pairing could have been guessed.
+  public mutating func refuse(now: Instant, isAttempt: Bool = false) -> Bool {
     guard case .pairing(let stage, _) = phase else { return false }
+    if isAttempt, !stage.isAttempt { recordFailure(now) }
     fail(stage.refusal, now)
     return true
   }
@@ -318,10 +339,14 @@ public struct SecurityManager: ~Copyable {
     end(.ours(reason), now)
   }
   private mutating func end(_ error: PairingError, _ now: Instant) {
-    if case .pairing(let stage, _) = phase, stage.isAttempt { attempts.recordFailure(now: now) }
+    if case .pairing(let stage, _) = phase, stage.isAttempt { recordFailure(now) }
     if case .ours = error {} else { outgoing.removeAll() }
     phase = .idle
     effects.append(.failed(error))
+  }
+  private mutating func recordFailure(_ now: Instant) {
+    attempts.recordFailure(now: now)
+    failures &+= 1
   }
 
   // MARK: Phase 1
@@ -332,6 +357,7 @@ public struct SecurityManager: ~Copyable {
     do throws(PairingFailure) {
       guard settings.acceptsPairing else { throw .pairingNotSupported }
       guard attempts.nextAttempt(now: now) == nil else { throw .repeatedAttempts }
+      if let busyUntil, now < busyUntil, !isInvited { throw .repeatedAttempts }
       let response = PairingFeatures(responseTo: request, with: settings)
       let agreement = try Agreement(role, request, response, settings)
       // A Security Request that is not sent yet has become needless.
@@ -378,7 +404,7 @@ public struct SecurityManager: ~Copyable {
   /// The responder's keys come first: §3.6.1.
   private mutating func sendKeys(of distribution: Distribution, _ now: Instant) {
     var distribution = distribution
-    if role == .responder || distribution.awaited.isEmpty {
+    if role == .responder || distribution.isReceived {
       for pdu in distribution.takeKeys() { send(pdu, now) }
     }
     enter(.distributing(distribution))
@@ -394,9 +420,10 @@ public struct SecurityManager: ~Copyable {
       return fail(error, now)
     }
     sendKeys(of: distribution, now)
+    if message.code == .identityAddressInformation, distribution.isIdentityOpen { effects.append(.considerIdentity) }
   }
   private mutating func completeIfDistributed() {
-    guard outgoing.isEmpty, case .pairing(.distributing(let distribution), _) = phase, distribution.awaited.isEmpty
+    guard outgoing.isEmpty, case .pairing(.distributing(let distribution), _) = phase, distribution.isReceived
     else { return }
     phase = .idle
     attempts.recordSuccess()
@@ -435,7 +462,8 @@ extension SecurityManager.Stage {
     case .secureConnections(let pairing):
       if case .awaitingPasskey = pairing.step { return .passkeyEntryFailed }
       if case .awaitingComparison = pairing.step { return .numericComparisonFailed }
-    case .awaitingResponse, .awaitingEncryption, .distributing: break
+    case .distributing(let distribution): if distribution.isIdentityOpen { return .keyRejected }
+    case .awaitingResponse, .awaitingEncryption: break
     }
     return .unspecifiedReason
   }

@@ -11,11 +11,11 @@ import Testing
 @Suite struct BondStoreTests {
   static let adapter = PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random)
   static let other = PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .public)
-  static func bond(_ number: UInt64, counter: UInt32 = 0) -> Bond {
+  static func bond(_ number: UInt64, counter: UInt32 = 0, isAuthenticated: Bool = true) -> Bond {
     let address = PeerAddress(DeviceAddress(0xF000_0000_0000 | number), .random)
     var bond = Bond(
       peer: PeerID(address), address: address,
-      strength: KeyStrength(isAuthenticated: true, isSecureConnections: true), ours: DistributedKeys(),
+      strength: KeyStrength(isAuthenticated: isAuthenticated, isSecureConnections: true), ours: DistributedKeys(),
       peers: DistributedKeys())
     bond.ourSignCounter = counter
     return bond
@@ -39,6 +39,22 @@ import Testing
     // The other adapter's are its own.
     bonds = try await store.bonds(of: Self.other)
     #expect(bonds == [Self.bond(0), Self.bond(1), Self.bond(2)])
+  }
+
+  /// Bonds without authentication go first, whatever their place; one of them never takes the place of one with it.
+  @Test func authenticatedBondsStay() async throws {
+    let store: any BondStore = MemoryBondStore(capacity: 3)
+    for (number, isAuthenticated) in [true, false, true].enumerated() {
+      let bond = Self.bond(UInt64(number), isAuthenticated: isAuthenticated)
+      #expect(try await store.save(bond, of: Self.adapter) == [])
+    }
+    #expect(try await store.save(Self.bond(3, isAuthenticated: false), of: Self.adapter) == [Self.bond(1).peer])
+    #expect(try await store.save(Self.bond(4), of: Self.adapter) == [Self.bond(3).peer])
+    // The new one itself.
+    #expect(try await store.save(Self.bond(5, isAuthenticated: false), of: Self.adapter) == [Self.bond(5).peer])
+    #expect(try await store.save(Self.bond(6), of: Self.adapter) == [Self.bond(0).peer])
+    let bonds = try await store.bonds(of: Self.adapter)
+    #expect(bonds == [Self.bond(2), Self.bond(4), Self.bond(6)])
   }
 
   // MARK: The text

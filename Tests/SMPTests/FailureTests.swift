@@ -482,6 +482,98 @@ import Testing
       }
     }
   }
+  /// A side that asks about identities sends nothing after the peer's before it has accepted it; refused, the pairing
+  /// fails with Key Rejected: Vol 3, Part H, §3.5.5, §3.6.5.
+  @Test(arguments: [Way.legacyJustWorks, .justWorks, .numericComparison], PairingRole.allCases)
+  func consentToAnIdentity(_ way: Way, _ role: PairingRole) throws {
+    for answer in ["accept", "refuse", "none"] {
+      let machines = way.machines()
+      machines.tell(role) { $0.settings.asksIdentity = true }
+      machines.attend = { _, effect in if case .considerIdentity = effect { false } else { true } }
+      try machines.pair()
+      let identity = try #require(
+        (role == .initiator ? way.settings.responder : way.settings.initiator).identity)
+      let asked = machines.effects.compactMap { (of, effect) -> PairingRole? in
+        effect == .considerIdentity ? of : nil
+      }
+      let open = machines.tell(role) { $0.openIdentity }
+      #expect(open?.identity == identity && open?.method == way.method)
+      #expect(asked == [role])
+      #expect(machines.result(role) == nil && machines.isPairing(role))
+      let sent = machines.sent.filter { $0.role == role }.compactMap { $0.octets.first }
+      #expect(sent.contains(SMPCode.identityInformation.rawValue) == (role == .responder))
+      switch answer {
+      case "accept":
+        #expect(machines.tell(role) { $0.accept(now: machines.now, using: &machines.chance) })
+        machines.run()
+        #expect(machines.result(.initiator) != nil && machines.result(.responder) != nil)
+        #expect(machines.tell(role) { !$0.accept(now: machines.now, using: &machines.chance) })
+      case "refuse":
+        #expect(machines.refuse(role))
+        machines.run()
+        #expect(machines.failure(role) == .ours(.keyRejected) && machines.result(role) == nil)
+        if role == .initiator { #expect(machines.failure(.responder) == .peers(.keyRejected)) }
+        #expect(machines.tell(role) { $0.attempts.nextAttempt(now: machines.now) } != nil)
+      default:
+        machines.expire()
+        #expect(machines.failure(role) == .timedOut && machines.result(role) == nil)
+      }
+    }
+  }
+  /// Just Works without a bond, where both can say so; else Authentication Requirements.
+  @Test(arguments: Way.allCases, PairingRole.allCases) func bondsWithAuthenticationOnly(_ way: Way, _ role: PairingRole)
+    throws
+  {
+    let machines = way.machines()
+    machines.tell(role) { $0.settings.bondsUnauthenticated = false }
+    try machines.pair()
+    for role in PairingRole.allCases { #expect(machines.result(role)?.isBonding == way.method.isAuthenticated) }
+    if way.method != .justWorks { return }
+    #expect(machines.result(.initiator)?.peers.irk == nil && machines.result(.responder)?.peers.irk == nil)
+    // It could compare digits, and the peer cannot.
+    let hoping = way.machines()
+    hoping.tell(role) {
+      $0.settings.bondsUnauthenticated = false
+      $0.settings.ioCapability = .keyboardDisplay
+    }
+    try hoping.pair()
+    if role == .initiator {
+      #expect(hoping.failure(.initiator) == .ours(.authenticationRequirements))
+    } else {
+      #expect(hoping.result(.initiator)?.isBonding == false && hoping.result(.responder)?.isBonding == false)
+    }
+  }
+  /// After failures with others the peer's requests get Repeated Attempts, but not a pairing that this side has asked for.
+  @Test func busyWithOthers() throws {
+    let machines = Way.justWorks.machines()
+    machines.now = machines.now.adding(seconds: 100)
+    machines.responder.busyUntil = machines.now.adding(seconds: 1)
+    try machines.pair()
+    #expect(machines.failure(.initiator) == .peers(.repeatedAttempts))
+    try machines.responder.requestSecurity(now: machines.now)
+    machines.run()
+    #expect(machines.result(.initiator) != nil)
+    machines.now = machines.now.adding(seconds: 1)
+    try machines.pair()
+    #expect(machines.ends(.initiator).count == 3 && machines.result(.responder) != nil)
+  }
+  /// An allowance, then 1, 2, 4 … 64 s; each quiet minute forgets one.
+  @Test func attemptsOfAll() throws {
+    var attempts = PairingAttempts(allowance: 2), now = Instant.zero.adding(seconds: 10), waits: [Duration] = []
+    for _ in 0..<12 {
+      attempts.recordFailure(now: now)
+      waits.append(attempts.nextAttempt(now: now).map { $0 - now } ?? .zero)
+    }
+    #expect(waits == [0, 0, 1, 2, 4, 8, 16, 32, 64, 64, 64, 64].map { .seconds($0) })
+    now = now.adding(seconds: 64 + 60 * 20)
+    attempts.recordFailure(now: now)
+    #expect(attempts.nextAttempt(now: now) == nil)
+    // The allowance comes back, too.
+    attempts.recordFailure(now: now)
+    now = now.adding(seconds: 60)
+    attempts.recordFailure(now: now)
+    #expect(attempts.nextAttempt(now: now) == nil)
+  }
   /// Digits are consent enough, and a user who has asked for the pairing is not asked again.
   @Test func noConsentOfTheInitiator() throws {
     for (way, asksConsent) in [(Way.numericComparison, true), (.passkeyFromInitiator, true), (.justWorks, false)] {

@@ -138,7 +138,7 @@ private struct Subject: ~Copyable {
   private mutating func look() {
     while let effect = machine.nextEffect() {
       switch effect {
-      case .requestConsent:
+      case .requestConsent, .considerIdentity:
         // A Security Request becomes the pairing.
         if open == 0 { open = 1 }
         if UInt8.random(in: 0..<4, using: &chance) > 0 { _ = machine.accept(now: now, using: &chance) }

@@ -69,7 +69,7 @@ final class TwoMachines {
     effects.append((role, effect))
     guard attend(role, effect) else { return true }
     switch effect {
-    case .requestConsent:
+    case .requestConsent, .considerIdentity:
       if role == .initiator {
         _ = initiator.accept(now: now, using: &chance)
       } else {

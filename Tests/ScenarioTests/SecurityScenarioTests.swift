@@ -226,7 +226,7 @@ import Testing
     same(world.readHost(Self.central) { $0.core.allBonds.count }, 1)
     // Nobody has asked for this pairing, so both users consent to it.
     for host in [Self.central, Self.peripheral] {
-      same(world.readHost(host) { $0.asked.map(\.question) }, [.consent(.justWorks, replacesBond: false)])
+      same(world.readHost(host) { $0.asked.map(\.question) }, [.consent(.justWorks, replaces: nil)])
     }
   }
   /// The same with digits: a Just Works bond is replaced by a stronger one.
@@ -250,9 +250,10 @@ import Testing
     world.runPairings(for: .seconds(30)) { world in world.readHost(Self.central) { $0.ending(id) == nil } }
     same(world.readHost(Self.central) { $0.ending(id) }, .value([3]))
     let consents = world.readHost(Self.peripheral) {
-      $0.asked.compactMap { if case .consent(_, let replaces) = $0.question { replaces } else { nil } }
+      $0.asked.compactMap { if case .consent(_, let replaced) = $0.question { replaced?.ground } else { nil } }
     }
-    same(consents, [false, true])
+    // The second replaces the bond that the peer has just made and encrypts with.
+    same(consents, [.key])
   }
 
   // MARK: Keys that differ
@@ -492,7 +493,7 @@ import Testing
 
 extension World where BluetoothHost == TestHost {
   /// Pairs on a link, and answers both hosts' questions as users who see both devices. `host` begins.
-  fileprivate mutating func pair(
+  mutating func pair(
     _ host: Int, on link: LinkID, with other: Int, _ settings: PairingSettings? = nil
   ) -> TestHost.Ending? {
     let id = withHost(host) { host, now in
@@ -508,7 +509,7 @@ extension World where BluetoothHost == TestHost {
     return readHost(host) { $0.ending(id) }
   }
   /// Runs, and answers questions when they come.
-  fileprivate mutating func runPairings(for duration: Duration, while condition: (borrowing World) -> Bool) {
+  mutating func runPairings(for duration: Duration, while condition: (borrowing World) -> Bool) {
     let end = now + duration, first = (0...1).map { host in readHost(host) { $0.answered } }
     var seen = first
     while true {
@@ -527,7 +528,9 @@ extension World where BluetoothHost == TestHost {
     while let asked = readHost(host, { $0.asked.dropFirst($0.answered).first }) {
       let answer: PairingAnswer?
       switch asked.question {
-      case .consent: answer = .consent
+      case .consent(_, let replaced):
+        let refusal = readHost(host) { $0.refusal }
+        answer = refusal == .all || refusal == .replacements && replaced != nil ? .refuse : .consent
       case .display, .keypress: answer = nil
       case .compare:
         guard questions.allSatisfy({ $0.contains(asked.question) }) else { return }

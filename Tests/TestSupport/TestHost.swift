@@ -33,6 +33,9 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var asked: [(link: LinkID, question: PairingQuestion)] = []
   /// How many of them the test has answered.
   public var answered = 0
+  /// Which consents its user refuses.
+  public var refusal = Refusal.none
+  public enum Refusal: Sendable { case none, replacements, all }
   public private(set) var pairings: [(link: LinkID, error: PairingError?)] = []
   public private(set) var securities: [LinkID: LinkSecurity] = [:]
   /// What a driver would have stored.

@@ -1,0 +1,185 @@
+import BindruneToolbox
+import BindruneWire
+import SMP
+
+/// A bond whose place a pairing would take. Who consents accepts the peer as that device from now on: a stranger can use
+/// a bonded device's address, and distribute its identity. Decision 0060.
+public struct ReplacedBond: BitwiseCopyable, Sendable, Hashable {
+  /// Why the pairing would replace the bond.
+  public enum Ground: BitwiseCopyable, Sendable, Hashable {
+    /// The peer has the bond's key, which encrypts the link: it is the bonded device.
+    case key
+    /// The peer uses the bonded device's address, which anybody can.
+    case address
+    /// The peer has distributed the bonded device's identity address or IRK as its own. Vol 3, Part H, §3.6.4, §3.6.5.
+    case identity
+  }
+  public let peer: PeerID
+  /// The identity address of the device that has the bond; if it has revealed none, the address with which it paired.
+  public let address: PeerAddress
+  /// Of the bond's key; nil: there is no bond, but the application has added this identity.
+  public let strength: KeyStrength?
+  public let ground: Ground
+
+  public init(peer: PeerID, address: PeerAddress, strength: KeyStrength?, ground: Ground) {
+    self.peer = peer
+    self.address = address
+    self.strength = strength
+    self.ground = ground
+  }
+  init(_ bond: Bond, _ ground: Ground) {
+    self.init(peer: bond.peer, address: bond.address, strength: bond.strength, ground: ground)
+  }
+  /// The peer has proven to be the device that has the bond.
+  public var isProven: Bool { ground == .key }
+}
+
+extension ReplacedBond: CustomStringConvertible {
+  /// `F0:F1:F2:F3:F4:F5/random (legacy, unauthenticated, 16 octets)`.
+  public var description: String { "\(address) (\(strength.map { "\($0)" } ?? "an identity without a bond"))" }
+}
+
+extension Bond {
+  /// The bond that goes when there is no room for `new` beside `bonds`, the longest unused first: of those without
+  /// authentication the first; if there is none, the first of all, but only for a bond with authentication. Nil: `new`
+  /// is not kept.
+  public static func firstToForget(_ bonds: [Bond], for new: KeyStrength) -> Bond? {
+    bonds.first { !$0.strength.isAuthenticated } ?? (new.isAuthenticated ? bonds.first : nil)
+  }
+}
+
+// Bonds that pairings would replace, and room for new ones.
+extension HostCore {
+  /// The bond of the device that the link's peer is by its address.
+  func bond(at index: Int) -> Bond? {
+    let peer = upper.links[index].peer
+    return bonds[peer] ?? bonds.other(than: peer, at: upper.links[index].address)
+  }
+  /// The bond that a pairing on the link would replace, as far as phase 1 shows.
+  func replacedBond(at index: Int) -> ReplacedBond? {
+    guard let bond = bond(at: index) else { return nil }
+    let isProven = bond.peer == upper.links[index].peer && upper.links[index].protection.hasProvenBond
+    return ReplacedBond(bond, isProven ? .key : .address)
+  }
+  /// What else the link's peer would take the place of with this identity: bonds of other peers, and identities that the
+  /// application has added with another key or address.
+  func claims(of identity: PeerAddress, _ irk: SecurityKey?, at index: Int) -> [ReplacedBond] {
+    let peer = upper.links[index].peer
+    var claims: [ReplacedBond] = []
+    for bond in bonds.all where bond.peer != peer {
+      if bond.address == identity || irk != nil && bond.peers.irk == irk {
+        claims.append(ReplacedBond(bond, .identity))
+      }
+    }
+    for known in privacy.identities.peers where known.isApplications && !bonds.has(known.identity) {
+      if (known.identity == identity) == (known.irk.value == irk?.number) { continue }
+      claims.append(
+        ReplacedBond(peer: peers.id(of: known.identity), address: known.identity, strength: nil, ground: .identity))
+    }
+    return claims
+  }
+  /// The user has consented to what the pairing on the link replaces, in so far as somebody must.
+  func isConsented(_ replaced: ReplacedBond, to result: PairingResult, at index: Int) -> Bool {
+    switch replaced.ground {
+    case .key: true
+    // A user who compares or enters digits takes part in any case.
+    case .address: result.isAuthenticated || upper.links[index].protection.consented.contains(replaced.peer)
+    case .identity: upper.links[index].protection.consented.contains(replaced.peer)
+    }
+  }
+
+  /// The peer distributes its identity. Nothing is stored, and no application learns of it, before the user has
+  /// consented to what it would replace.
+  mutating func considerIdentity(at index: Int, _ now: Instant) {
+    guard let (identity, method) = upper.links[index].protection.manager.openIdentity else { return }
+    let link = upper.links[index].id, irk = identity.irk.isZero ? nil : identity.irk
+    let claims = claims(of: PeerAddress(identity.address), irk, at: index)
+    let strength = upper.links[index].protection.manager.keyStrength
+    if let strength, claims.contains(where: { $0.strength.map { strength.isWeaker(than: $0) } ?? false }) {
+      emit(.violation(link, .weakerThanBond))
+      upper.links[index].protection.question = .identity(nil)
+      _ = upper.links[index].protection.manager.refuse(now: now)
+      return
+    }
+    guard let claim = claims.first(where: { !upper.links[index].protection.consented.contains($0.peer) }) else {
+      _ = upper.links[index].protection.manager.accept(now: now, using: &upper.chance)
+      return
+    }
+    upper.links[index].protection.question = .identity(claim)
+    emit(.pairingAsked(link, .consent(method, replaces: claim)))
+  }
+  /// The user consents to what was asked last.
+  mutating func consent(at index: Int, _ now: Instant) -> Bool {
+    let question = upper.links[index].protection.question
+    upper.links[index].protection.question = nil
+    switch question {
+    case .identity(let claim?):
+      upper.links[index].protection.consented.append(claim.peer)
+      considerIdentity(at: index, now)
+      return true
+    case .pairing(let replaced?): upper.links[index].protection.consented.append(replaced.peer)
+    case .identity, .pairing, nil: break
+    }
+    return upper.links[index].protection.manager.accept(now: now, using: &upper.chance)
+  }
+  /// The user refuses the pairing. Who would have taken the place of a bonded device must wait before the next attempt.
+  mutating func refuse(at index: Int, _ now: Instant) -> Bool {
+    let isAttempt =
+      if case .pairing(let replaced?) = upper.links[index].protection.question { !replaced.isProven } else { false }
+    return upper.links[index].protection.manager.refuse(now: now, isAttempt: isAttempt)
+  }
+
+  // MARK: Links that end because of a claim
+
+  /// The link ends as soon as the peer has our Pairing Failed, or after a second.
+  mutating func leave(at index: Int, _ now: Instant) {
+    upper.links[index].protection.leaving = LinkProtection.Leaving(deadline: now.adding(seconds: 1))
+    upper.awaitsDelivery = true
+    continueLeaving(at: index, now)
+  }
+  mutating func continueLeaving(at index: Int, _ now: Instant) {
+    guard let leaving = upper.links[index].protection.leaving else { return }
+    let handle = upper.links[index].handle, completed = hci.credits.completed(handle)
+    if now < leaving.deadline {
+      if leaving.completed == nil {
+        if upper.links[index].protection.manager.hasPDU { return }
+        upper.links[index].protection.leaving?.completed = completed &+ UInt32(hci.credits.outstanding(handle))
+      }
+      let wanted = upper.links[index].protection.leaving?.completed ?? completed
+      if Int32(bitPattern: completed &- wanted) < 0 { return }
+    }
+    upper.links[index].protection.leaving = nil
+    upper.links[index].protection.failure = .authenticationFailure
+    disconnect(at: index, .authenticationFailure, now)
+  }
+
+  // MARK: Room
+
+  /// Whether there is, or can be made, room for a bond of this strength with `peer`.
+  func hasRoom(for strength: KeyStrength, of peer: PeerID?) -> Bool {
+    if bonds.all.count < configuration.maximumBonds || peer.map({ bonds[$0] != nil }) ?? false { return true }
+    return Bond.firstToForget(bonds.all, for: strength) != nil
+  }
+  /// Bonds have come or gone: whether the next pairing of a link may make one without authentication.
+  mutating func noteRoom() {
+    for index in 0..<upper.links.count {
+      upper.links[index].protection.manager.settings.bondsUnauthenticated = bondsUnauthenticated(at: index)
+    }
+  }
+  func bondsUnauthenticated(at index: Int) -> Bool {
+    let weakest = KeyStrength(isAuthenticated: false, isSecureConnections: false, size: .shortest)
+    return hasRoom(for: weakest, of: bond(at: index)?.peer)
+  }
+
+  // MARK: Attempts of all peers together
+
+  /// A pairing has failed, or a stranger's bond has pushed another out. Vol 3, Part H, §2.3.6.
+  mutating func countAttempt(_ now: Instant) {
+    guard configuration.limitsPairings else { return }
+    bonds.allAttempts.recordFailure(now: now)
+    for index in 0..<upper.links.count { limit(at: index, now) }
+  }
+  mutating func limit(at index: Int, _ now: Instant) {
+    upper.links[index].protection.manager.busyUntil = bonds.allAttempts.nextAttempt(now: now)
+  }
+}
