@@ -67,7 +67,8 @@ let package = Package(
       dependencies: ["BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", deque, containers],
       swiftSettings: settings),
     .target(
-      name: "BindruneConformance", dependencies: ["BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", deque],
+      name: "BindruneConformance",
+      dependencies: ["CBluetooth", "BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", deque],
       path: "Sources/Conformance", swiftSettings: settings),
     .target(
       name: "BindruneSimulator",
@@ -82,7 +83,8 @@ let package = Package(
     .target(
       name: "BindruneTrace",
       dependencies: [
-        "BindruneCapture", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", system,
+        "BindruneCapture", "CBluetooth", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT",
+        "GAP", system,
       ],
       path: "Sources/Trace", swiftSettings: settings),
     .target(
@@ -121,7 +123,8 @@ let package = Package(
       path: "Sources/Broker", swiftSettings: settings),
     .target(name: "CCoreBluetooth"),
     .target(
-      name: "CoreBluetooth", dependencies: ["BindruneBroker", "GATT", "BindruneWire", "CCoreBluetooth"],
+      name: "CoreBluetooth",
+      dependencies: ["BindruneBroker", "BindruneTransport", "GATT", "BindruneWire", "CCoreBluetooth"],
       swiftSettings: facade),
     .executableTarget(
       name: "BindruneTool",

@@ -149,7 +149,7 @@ public actor BluetoothHost {
     let transport: any HCITransport
     do throws(TransportError) {
       let spec = try TransportSpec(spec)
-      let loop = eventLoop ?? radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
+      let loop = eventLoop ?? radio?.eventLoop ?? EventLoops.next()
       let radio = radio ?? (spec == .sim ? SimulatedRadio(on: loop) : nil)
       transport = try await spec.open(
         on: loop, radio: radio, takesDown: takesDown, trace: trace, tracesCalls: tracesCalls,

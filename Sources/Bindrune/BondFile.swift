@@ -217,8 +217,8 @@ struct BondPlace: Sendable {
       do throws(Errno) {
         // The new file takes the name, so that the renaming overwrites nothing else.
         try Errno.typed {
-          try FileDescriptor.open(
-            aside, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec],
+          try FileDescriptor.opened(
+            aside, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
             permissions: .ownerReadWrite
           ).close()
         }
@@ -265,8 +265,8 @@ struct BondPlace: Sendable {
     let descriptor: FileDescriptor
     do throws(Errno) {
       descriptor = try Errno.typed {
-        try FileDescriptor.open(
-          lockFile, .readWrite, options: [.create, .noFollow, .nonBlocking, .closeOnExec, .noControllingTerminal],
+        try FileDescriptor.opened(
+          lockFile, .readWrite, options: [.create, .noFollow, .nonBlocking, .noControllingTerminal],
           permissions: .ownerReadWrite)
       }
     } catch { throw failure(of: lockFile, "cannot be opened", error) }

@@ -191,7 +191,7 @@ package struct TerminalDesk: PairingDesk {
     prepare()
     do throws(Errno) {
       return try Errno.typed {
-        try FileDescriptor.open(FilePath("/dev/tty"), .readWrite, options: [.closeOnExec, .noControllingTerminal])
+        try FileDescriptor.opened(FilePath("/dev/tty"), .readWrite, options: [.noControllingTerminal])
       }
     } catch {
       logger.warning("There is no terminal to ask about the pairing (\(error)): it is refused; set another agent.")

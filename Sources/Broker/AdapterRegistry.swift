@@ -99,7 +99,7 @@ extension Adapter {
     _ choice: Result<AdapterChoice, TransportError>, logger: Logger = .adapter,
     registration: AdapterRegistry.Registration? = nil
   ) {
-    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    let loop = EventLoops.next()
     // It lives as long as the adapter, so that a reopened controller is on the same radio.
     let radio = (try? choice.get().spec) == .sim ? SimulatedRadio(on: loop, logger: logger) : nil
     let bondStore = (try? choice.get()).flatMap { BondFile.ofPrograms($0.spec, logger) }

@@ -19,7 +19,7 @@ enum EndingSignals {
   /// Once for a process; later calls do nothing. `close` is called on a thread of its own.
   static func watch(_ close: @escaping @Sendable () -> Void) {
     guard !isWatching.exchange(true, ordering: .sequentiallyConsistent) else { return }
-    guard let pipe = try? FileDescriptor.pipe(options: .closeOnExec) else { return }
+    guard let pipe = try? FileDescriptor.pipeEnds() else { return }
     let caught = [SIGINT, SIGTERM].filter { bindrune_catch_signal($0, pipe.writeEnd.rawValue) != 0 }
     guard !caught.isEmpty else { return }
     try? detachThread {

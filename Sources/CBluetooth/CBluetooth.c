@@ -2,6 +2,7 @@
 #include "CBluetooth.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -42,6 +43,17 @@ int bindrune_catch_signal(int number, int writing) {
 
 extern char **environ;
 char **bindrune_environment(void) { return environ; }
+
+int bindrune_open(const char *path, int flags, int mode) {
+  int descriptor;
+  do descriptor = open(path, flags | O_CLOEXEC, mode);
+  while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+int bindrune_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC); }
+int bindrune_socket(int family, int type, int protocol) { return socket(family, type | SOCK_CLOEXEC, protocol); }
+int bindrune_accept(int socket, int flags) { return accept4(socket, NULL, NULL, flags | SOCK_CLOEXEC); }
+int bindrune_copy(int descriptor, int least) { return fcntl(descriptor, F_DUPFD_CLOEXEC, least); }
 
 int bindrune_open_process(int pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
 int bindrune_signal_process(int descriptor, int number) {

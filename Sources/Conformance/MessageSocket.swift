@@ -1,3 +1,4 @@
+import CBluetooth
 import DequeModule
 import Glibc
 
@@ -56,7 +57,7 @@ public final class MessageSocket {
 
   public static func connect(to address: SocketAddress, _ framing: MessageFraming) throws(SocketError) -> MessageSocket
   {
-    let (descriptor, isPacket) = try unsafe open(address, framing) { descriptor, address, length in
+    let (descriptor, isPacket) = try unsafe makeSocket(address, framing) { descriptor, address, length in
       unsafe Glibc.connect(descriptor, address, length)
     }
     return MessageSocket(descriptor, isPacket: isPacket, framing)
@@ -198,7 +199,7 @@ public final class MessageListener {
 
   public init(on address: SocketAddress, _ framing: MessageFraming) throws(SocketError) {
     if case .unix(let path) = address { Self.removeDeadSocket(path) }
-    (descriptor, isPacket) = try unsafe open(address, framing) { descriptor, address, length in
+    (descriptor, isPacket) = try unsafe makeSocket(address, framing) { descriptor, address, length in
       var yes: CInt = 1
       unsafe setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
       return unsafe bind(descriptor, address, length)
@@ -227,12 +228,11 @@ public final class MessageListener {
       if ready < 0, errno != EINTR { throw SocketError("poll", errno) }
       return nil
     }
-    let accepted = Glibc.accept(descriptor, nil, nil)
+    let accepted = bindrune_accept(descriptor, 0)
     guard accepted >= 0 else {
       if errno == EINTR || errno == ECONNABORTED || errno == EAGAIN { return nil }
       throw SocketError("accept", errno)
     }
-    _ = fcntl(accepted, F_SETFD, FD_CLOEXEC)
     setNoDelay(accepted)
     return MessageSocket(accepted: accepted, isPacket: isPacket, framing)
   }
@@ -268,7 +268,7 @@ extension SocketError {
 }
 
 /// Creates a socket for `address` and lets `use` connect or bind it.
-private func open(
+private func makeSocket(
   _ address: SocketAddress, _ framing: MessageFraming,
   _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt
 ) throws(SocketError) -> (CInt, isPacket: Bool) {
@@ -276,7 +276,7 @@ private func open(
   case .unix(let path):
     let isPacket = framing == .pdus
     let kind = isPacket ? SOCK_SEQPACKET : SOCK_STREAM
-    let descriptor = socket(AF_UNIX, CInt(kind.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    let descriptor = bindrune_socket(AF_UNIX, CInt(kind.rawValue), 0)
     guard descriptor >= 0 else { throw SocketError("socket", errno) }
     var name = sockaddr_un()
     name.sun_family = sa_family_t(AF_UNIX)
@@ -308,8 +308,7 @@ private func open(
     var next = unsafe list, number = ENOENT
     while let info = unsafe next {
       unsafe next = info.pointee.ai_next
-      let descriptor = unsafe socket(
-        info.pointee.ai_family, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+      let descriptor = unsafe bindrune_socket(info.pointee.ai_family, CInt(SOCK_STREAM.rawValue), 0)
       guard descriptor >= 0 else { continue }
       if let name = unsafe info.pointee.ai_addr, unsafe use(descriptor, name, info.pointee.ai_addrlen) == 0 {
         setNoDelay(descriptor)

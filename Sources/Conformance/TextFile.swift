@@ -1,3 +1,4 @@
+import CBluetooth
 import Glibc
 
 /// The text of a file of foreign origin.
@@ -10,7 +11,7 @@ package enum TextFile {
   /// The whole file, at most a megabyte. A pipe is read to its end; one without a writer is empty.
   package static func read(_ path: String) throws(FileError) -> String {
     // Opening a pipe would otherwise wait for a writer.
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+    let descriptor = unsafe bindrune_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0)
     guard descriptor >= 0 else {
       throw FileError(
         path,

@@ -1,3 +1,4 @@
+import BindruneTransport
 import Foundation
 
 /// The thread that runs a manager's initialiser, watched from another one: whether it has returned from there.
@@ -30,7 +31,7 @@ struct InitialisingThread: Sendable {
   @Sendable func hasReturned() -> Bool {
     guard let time = Self.time(of: clock), time - start < 5_000_000 else { return true }
     // `1240 (name) S …`, where the name may have anything in it.
-    guard let status, let text = try? String(contentsOfFile: status, encoding: .isoLatin1),
+    guard let status, let text = octets(ofProcFile: status).map({ String(decoding: $0, as: UTF8.self) }),
       let end = text.lastIndex(of: ")")
     else { return true }
     return text[end...].dropFirst(2).first == "S"

@@ -7,7 +7,7 @@ import NIOPosix
 
 /// An HTTP server with one page, `/metrics`, for Prometheus.
 struct MetricsPage: Sendable {
-  private let channel: any Channel
+  private let listener: StreamListener
 
   /// `place`: HOST:PORT; an IPv6 address in brackets. Throws a sentence.
   static func serve(_ place: String, page: @escaping @Sendable () async -> String) async throws -> MetricsPage {
@@ -16,24 +16,28 @@ struct MetricsPage: Sendable {
     }
     var host = String(place[..<colon])
     if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
-    let bootstrap = ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-      .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-      .serverChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture { try channel.closeInChildren() }
+    let loop = EventLoops.next()
+    do {
+      let socket = try await NIOThreadPool.singleton.runIfActive { [host] in
+        try StreamSocket.listening(atHost: host, port: Int(port))
       }
-      .childChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.closeInChildren()
-          try channel.pipeline.syncOperations.configureHTTPServerPipeline(withErrorHandling: true)
-          try channel.pipeline.syncOperations.addHandler(Answerer(page))
+      let listener = StreamListener(socket) { connection in
+        loop.execute {
+          _ = ClientBootstrap(group: loop).channelInitializer { channel in
+            channel.eventLoop.makeCompletedFuture {
+              try channel.pipeline.syncOperations.configureHTTPServerPipeline(withErrorHandling: true)
+              try channel.pipeline.syncOperations.addHandler(Answerer(page))
+            }
+          }.withConnectedSocket(connection.rawValue)
         }
       }
-    do { return MetricsPage(channel: try await bootstrap.bind(host: host, port: Int(port)).get()) } catch {
+      return MetricsPage(listener: listener)
+    } catch {
       throw ValidationError(
         "--metrics \(place.printable(limit: 60)) cannot be used (\(error)): name another address or port.")
     }
   }
-  func close() async { try? await channel.close() }
+  func close() async { await listener.close() }
 
   /// One request for each connection, which then ends.
   private final class Answerer: ChannelInboundHandler {

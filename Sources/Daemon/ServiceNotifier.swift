@@ -27,23 +27,23 @@ struct ServiceNotifier: Sendable {
     guard AdapterChoice.variable("LISTEN_PID") == "\(getpid())",
       let count = AdapterChoice.variable("LISTEN_FDS").flatMap({ Int($0) }), count > 0
     else { return nil }
-    _ = fcntl(3, F_SETFD, FD_CLOEXEC)
+    FileDescriptor(rawValue: 3).closeInChildren()
     return 3
   }
 
   /// A datagram. Errors have nobody to go to.
   func send(_ text: String) {
     guard let address else { return }
-    let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-    if descriptor < 0 { return }
-    defer { close(descriptor) }
+    guard let descriptor = try? FileDescriptor.socket(AF_UNIX, .datagrams) else { return }
+    defer { try? descriptor.close() }
     var name = sockaddr_un()
     name.sun_family = sa_family_t(AF_UNIX)
     unsafe withUnsafeMutableBytes(of: &name.sun_path) { unsafe $0.copyBytes(from: address) }
     let octets = Array(text.utf8), length = socklen_t(MemoryLayout<sa_family_t>.size + address.count)
     _ = unsafe withUnsafeBytes(of: &name) {
       unsafe sendto(
-        descriptor, octets, octets.count, Int32(MSG_NOSIGNAL), $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
+        descriptor.rawValue, octets, octets.count, Int32(MSG_NOSIGNAL),
+        $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
         length)
     }
   }

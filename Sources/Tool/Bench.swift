@@ -230,7 +230,7 @@ struct Bench: AsyncParsableCommand {
     let (plan, report) = plan, server = BenchServer(name: BenchServer.defaultName)
     let radio =
       hci == [.sim]
-      ? SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), seed: 1, configuration: .quiet()) : nil
+      ? SimulatedRadio(on: EventLoops.next(), seed: 1, configuration: .quiet()) : nil
     let configuration = BenchService.configuration
     try await BluetoothHost.using(
       options(1), configuration: configuration, database: server.service.database, radio: radio

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Bindrune
+import BindruneTransport
 import BindruneWire
 import GAP
 import GATT
@@ -132,8 +133,8 @@ extension Bonds {
       let limit = 4 << 20, text: [UInt8]
       do throws(Errno) {
         text = try Errno.typed {
-          let descriptor = try FileDescriptor.open(
-            FilePath(text: source), .readOnly, options: [.nonBlocking, .closeOnExec, .noControllingTerminal])
+          let descriptor = try FileDescriptor.opened(
+            FilePath(text: source), .readOnly, options: [.nonBlocking, .noControllingTerminal])
           return try descriptor.closeAfter { try descriptor.readAll(upTo: limit) }
         }
       } catch {

@@ -123,7 +123,7 @@ enum Console {
   /// output. Writing to such a stream still fails.
   static func reserveStreams() {
     for stream in [FileDescriptor.standardInput, .standardOutput, .standardError] where (try? stream.stat()) == nil {
-      _ = try? FileDescriptor.open(FilePath("/dev/null"), .readOnly)
+      FileDescriptor.openNothing()
     }
   }
 

@@ -38,7 +38,7 @@ struct Demo: AsyncParsableCommand {
   }
 
   private func walk(_ story: Story) async throws {
-    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    let loop = EventLoops.next()
     let radio = SimulatedRadio(on: loop, seed: seed, configuration: .quiet())
     let name = "Heart Rate Sensor", sensor = HeartRateSensor(name: name)
     let peripheral = BluetoothHost(radio.controller(), database: sensor.database, logger: common.logger)

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BindruneCapture
+import BindruneTransport
 import BindruneTrace
 import BindruneWire
 import GATT
@@ -63,7 +64,7 @@ struct Explain: AsyncParsableCommand {
     return [text, prefix].compactMap { $0 }.first { exists($0) }
   }
   private static func exists(_ path: String) -> Bool {
-    (try? FileDescriptor.open(FilePath(path), .readOnly)).map { try? $0.close() } != nil
+    (try? FileDescriptor.opened(FilePath(path), .readOnly)).map { try? $0.close() } != nil
   }
   private static func areOctets(_ text: String) -> Bool { text.allSatisfy { $0.isHexDigit || " :,xX".contains($0) } }
 

@@ -18,14 +18,14 @@ struct JUnitReport {
     draft = FilePath(text: "\(path).\(getpid())")
     do {
       // A device or a pipe must not be replaced.
-      if let old = try? FileDescriptor.open(
-        FilePath(text: path), .readOnly, options: [.nonBlocking, .closeOnExec, .noControllingTerminal])
+      if let old = try? FileDescriptor.opened(
+        FilePath(text: path), .readOnly, options: [.nonBlocking, .noControllingTerminal])
       {
         let isRegular = try old.closeAfter { try old.stat().type == .regular }
         if !isRegular { throw Errno.invalidArgument }
       }
-      file = try FileDescriptor.open(
-        draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec],
+      file = try FileDescriptor.opened(
+        draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
         permissions: [.ownerReadWrite, .groupRead, .otherRead])
     } catch { throw Self.failure(path, error) }
     try write("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"bindrune trace check\">\n")

@@ -1,4 +1,5 @@
 import ArgumentParser
+import BindruneTransport
 import BindruneWire
 import Dispatch
 import Glibc
@@ -178,7 +179,7 @@ struct CourseTrial {
     let folder = String(decoding: path.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     for file in Course.files {
       do {
-        let descriptor = try FileDescriptor.open(
+        let descriptor = try FileDescriptor.opened(
           FilePath(folder).appending(file.name), .writeOnly, options: [.create, .exclusiveCreate],
           permissions: [.ownerReadWrite])
         _ = try descriptor.closeAfter { try descriptor.writeAll(file.octets) }

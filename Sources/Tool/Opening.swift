@@ -23,7 +23,7 @@ struct OpenHost {
     observer: PacketObserver? = nil
   ) async throws -> OpenHost {
     let logger = options.common.logger, choice = try options.choice()
-    let loop = radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
+    let loop = radio?.eventLoop ?? EventLoops.next()
     var sensor: (host: BluetoothHost, task: Task<Void, any Error>)?, radio = radio
     if choice.spec == .sim, radio == nil {
       let air = SimulatedRadio(on: loop, seed: 1, configuration: .quiet())

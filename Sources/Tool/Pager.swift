@@ -1,3 +1,4 @@
+import BindruneTransport
 import Glibc
 import Synchronization
 
@@ -19,16 +20,15 @@ enum Pager {
     // F: ends if all fits on one screen. R: colours. X: leaves the text on the terminal. S: cuts long lines.
     let command = wanted.isEmpty ? "less -FRXS" : wanted
     guard command != "cat" else { return }
-    var ends: [CInt] = [0, 0]
-    guard unsafe pipe(&ends) == 0 else { return }
-    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    if let process = Subshell.start(command, input: ends[0], closed: ends) {
-      let terminal = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
-      dup2(ends[1], STDOUT_FILENO)
+    guard let ends = try? FileDescriptor.pipeEnds() else { return }
+    let (input, output) = (ends.readEnd, ends.writeEnd)
+    if let process = Subshell.start(command, input: input.rawValue, closed: [input.rawValue, output.rawValue]) {
+      let terminal = (try? FileDescriptor.standardOutput.copied(from: 3))?.rawValue ?? -1
+      output.replace(.standardOutput)
       child.withLock { $0 = (process, terminal) }
     }
-    close(ends[0])
-    close(ends[1])
+    try? input.close()
+    try? output.close()
   }
 
   /// Waits for the pager's end, once all output is written. Standard output is the terminal again.
@@ -37,7 +37,7 @@ enum Pager {
     if pager.terminal < 0 {
       close(STDOUT_FILENO)
     } else {
-      dup2(pager.terminal, STDOUT_FILENO)
+      FileDescriptor(rawValue: pager.terminal).replace(.standardOutput)
       close(pager.terminal)
     }
     Subshell.wait(for: pager.process)

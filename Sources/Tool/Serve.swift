@@ -107,7 +107,7 @@ struct Controllers: AsyncParsableCommand, EventReporter {
   }
 
   func run() async throws {
-    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    let loop = EventLoops.next()
     let radio = SimulatedRadio(on: loop, seed: seed, configuration: .quiet(loss: loss / 100), logger: common.logger)
     let traces = common.trace.map { Traces(path: $0) }
     var servers: [H4Server] = []

@@ -103,8 +103,8 @@ private struct ConvertedFile: CaptureSink, ~Copyable {
       return
     }
     do {
-      file = try FileDescriptor.open(
-        FilePath(text: path), .writeOnly, options: [.create, .exclusiveCreate, .closeOnExec],
+      file = try FileDescriptor.opened(
+        FilePath(text: path), .writeOnly, options: [.create, .exclusiveCreate],
         permissions: .ownerReadWrite)
     } catch {
       throw Failure("Cannot create \(path): \(error).")

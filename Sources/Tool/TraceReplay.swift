@@ -1,6 +1,7 @@
 import ArgumentParser
 import BindruneCapture
 import BindruneReplay
+import BindruneTransport
 import BindruneTrace
 import BindruneWire
 import Glibc
@@ -68,7 +69,7 @@ struct TraceReplay: AsyncParsableCommand {
 
   /// The number in `FILE.seed`.
   private static func sidecar(_ path: String) -> UInt64? {
-    guard let file = try? FileDescriptor.open(FilePath(path + ".seed"), .readOnly, options: [.closeOnExec]) else {
+    guard let file = try? FileDescriptor.opened(FilePath(path + ".seed"), .readOnly) else {
       return nil
     }
     defer { try? file.close() }
@@ -180,8 +181,8 @@ struct TraceReplay: AsyncParsableCommand {
     writer.begin(&octets)
     for packet in packets { writer.append(packet.record, packet.octets.span, to: &octets) }
     do {
-      let file = try FileDescriptor.open(
-        FilePath(path), .writeOnly, options: [.create, .exclusiveCreate, .closeOnExec], permissions: .ownerReadWrite)
+      let file = try FileDescriptor.opened(
+        FilePath(path), .writeOnly, options: [.create, .exclusiveCreate], permissions: .ownerReadWrite)
       try file.closeAfter { _ = try file.writeAll(octets) }
     } catch { throw Failure("Cannot write \(path): \(error). --shrink writes a new file.") }
     if !json { Console.line("\(packets.count) of \(replay.packets.count) packets show it: \(path)") }

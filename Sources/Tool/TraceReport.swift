@@ -83,8 +83,8 @@ struct TraceReport: AsyncParsableCommand {
   /// A slip of the hand must not replace the trace.
   private func checkOutput() throws(Failure) {
     guard
-      let old = try? FileDescriptor.open(
-        FilePath(text: output), .readOnly, options: [.nonBlocking, .closeOnExec, .noControllingTerminal])
+      let old = try? FileDescriptor.opened(
+        FilePath(text: output), .readOnly, options: [.nonBlocking, .noControllingTerminal])
     else { return }
     let beginning = Array("<!DOCTYPE html>".utf8)
     let isPage = try? old.closeAfter {
@@ -100,8 +100,8 @@ struct TraceReport: AsyncParsableCommand {
   private func write(_ page: [UInt8]) throws(Failure) {
     let draft = FilePath(text: "\(output).\(getpid())")
     do {
-      let file = try FileDescriptor.open(
-        draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec],
+      let file = try FileDescriptor.opened(
+        draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
         permissions: [.ownerReadWrite, .groupRead, .otherRead])
       do {
         try file.closeAfter { _ = try file.writeAll(page) }

@@ -85,8 +85,8 @@ struct TraceScrub: AsyncParsableCommand {
       written.insert(record.number)
     }
     do {
-      let file = try FileDescriptor.open(
-        FilePath(text: output), .writeOnly, options: [.create, .exclusiveCreate, .closeOnExec],
+      let file = try FileDescriptor.opened(
+        FilePath(text: output), .writeOnly, options: [.create, .exclusiveCreate],
         permissions: .ownerReadWrite)
       try file.closeAfter { _ = try file.writeAll(octets) }
     } catch { throw Failure("Cannot write \(output): \(error). scrub writes a new file.") }

@@ -1,4 +1,5 @@
 import BindruneCapture
+import CBluetooth
 import BindruneWire
 import Glibc
 import SystemPackage
@@ -51,8 +52,8 @@ public struct TraceGap: Sendable {
     if path == "-" {
       file = .standardInput
     } else {
-      do { file = try FileDescriptor.open(FilePath(text: path), .readOnly, options: [.closeOnExec]) } catch {
-        throw .open(path: path, error as? Errno ?? .ioError)
+      do { file = try .readable(FilePath(text: path)) } catch {
+        throw .open(path: path, error)
       }
     }
     self.path = path == "-" ? "standard input" : path

@@ -1,3 +1,4 @@
+import CBluetooth
 import Glibc
 import Synchronization
 import SystemPackage
@@ -14,14 +15,13 @@ final class Unpacker {
   init(_ file: FileDescriptor) throws(Errno) {
     Self.collect()
     do {
-      // Closed in other programs from the beginning: one that another thread starts now would keep the pipe open.
-      let before = try FileDescriptor.pipe(options: .closeOnExec),
+      let before = try Self.pipe(),
         after: (readEnd: FileDescriptor, writeEnd: FileDescriptor)
       defer {
         try? before.readEnd.close()
         try? before.writeEnd.close()
       }
-      after = try FileDescriptor.pipe(options: .closeOnExec)
+      after = try Self.pipe()
       defer { try? after.writeEnd.close() }
       _ = unsafe try Self.magic.withUnsafeBytes { unsafe try before.writeEnd.write($0) }
       do { child = try Self.start(file, before.readEnd, after.writeEnd) } catch {
@@ -34,6 +34,12 @@ final class Unpacker {
     }
   }
 
+  /// Closed in other programs from the beginning: one that another thread starts now would keep the pipe open.
+  private static func pipe() throws(Errno) -> (readEnd: FileDescriptor, writeEnd: FileDescriptor) {
+    var ends: [CInt] = [-1, -1]
+    guard unsafe bindrune_pipe(&ends) == 0 else { throw Errno(rawValue: errno) }
+    return (FileDescriptor(rawValue: ends[0]), FileDescriptor(rawValue: ends[1]))
+  }
   private static func start(
     _ file: FileDescriptor, _ before: FileDescriptor, _ output: FileDescriptor
   ) throws(Errno) -> pid_t {
@@ -89,5 +95,13 @@ final class Unpacker {
     var status: CInt = 0
     while unsafe waitpid(child, &status, 0) == -1, errno == EINTR {}
     return status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+  }
+}
+
+extension FileDescriptor {
+  static func readable(_ path: FilePath) throws(Errno) -> FileDescriptor {
+    let number = unsafe path.withPlatformString { unsafe bindrune_open($0, O_RDONLY, 0) }
+    if number < 0 { throw Errno(rawValue: errno) }
+    return FileDescriptor(rawValue: number)
   }
 }

@@ -170,8 +170,8 @@ package struct AdapterChoice: Equatable, Sendable {
   package static func text(ofFile path: String) throws -> String? {
     do {
       // Opening a pipe would wait for a writer, which may never come.
-      let file = try FileDescriptor.open(
-        FilePath(text: path), .readOnly, options: [.closeOnExec, .nonBlocking, .noControllingTerminal])
+      let file = try FileDescriptor.opened(
+        FilePath(text: path), .readOnly, options: [.nonBlocking, .noControllingTerminal])
       return try file.closeAfter {
         guard let status = try? file.stat(), status.type == .regular else {
           throw Unreadable(description: "it is not a regular file")

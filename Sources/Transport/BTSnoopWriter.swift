@@ -44,9 +44,9 @@ public struct BTSnoopWriter: ~Copyable {
     do throws(Errno) {
       descriptor = try Errno.typed {
         // Does not wait for the other end of a pipe, which may never open.
-        try .open(
+        try .opened(
           FilePath(text: path), .writeOnly,
-          options: [.create, .closeOnExec, .nonBlocking, .noControllingTerminal], permissions: .ownerReadWrite)
+          options: [.create, .nonBlocking, .noControllingTerminal], permissions: .ownerReadWrite)
       }
     } catch {
       let isUnread = error == .noSuchAddressOrDevice

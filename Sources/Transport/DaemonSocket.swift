@@ -183,7 +183,7 @@ extension DaemonControl {
   }
   /// Returns the contents of the last frame.
   private func converse(_ path: String, _ limit: Int?, _ line: (String) -> Void) throws(Errno) -> String {
-    let socket = try FileDescriptor.connected(toSocket: path)
+    let socket = try StreamSocket.connected(toPath: path, isNonBlocking: false)
     defer { try? socket.close() }
     if let limit { try socket.setTimeouts(seconds: limit) }
     let text = Array(text.utf8), length = UInt32(text.count + 1)
@@ -207,28 +207,6 @@ extension DaemonControl {
 }
 
 extension FileDescriptor {
-  /// A stream socket that is connected to the one at `path`: unix(7).
-  fileprivate static func connected(toSocket path: String) throws(Errno) -> FileDescriptor {
-    let octets = Array(path.utf8)
-    guard octets.count <= TransportSpec.longestPath else { throw .fileNameTooLong }
-    let descriptor = FileDescriptor(
-      rawValue: try Errno.check { Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0) })
-    do throws(Errno) {
-      var name = sockaddr_un()
-      name.sun_family = sa_family_t(AF_UNIX)
-      unsafe withUnsafeMutableBytes(of: &name.sun_path) { unsafe $0.copyBytes(from: octets) }
-      try Errno.check {
-        unsafe withUnsafeBytes(of: &name) {
-          unsafe Glibc.connect(
-            descriptor.rawValue, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
-        }
-      }
-      return descriptor
-    } catch {
-      try? descriptor.close()
-      throw error
-    }
-  }
   fileprivate func setTimeouts(seconds: Int) throws(Errno) {
     var time = timeval(tv_sec: seconds, tv_usec: 0)
     for option in [SO_RCVTIMEO, SO_SNDTIMEO] {

@@ -1,17 +1,22 @@
 import BindruneWire
 import NIOCore
 import NIOPosix
+import Synchronization
 import SystemPackage
 
 /// Listens for hosts. A connection is an `H4Stream` on the controller's side: it receives commands and sends events.
 public final class H4Server: Sendable {
   /// Its address, with the port that the system chose.
   public let address: TransportSpec
-  private let channel: any Channel
+  private let listener: StreamListener
+  /// Of a socket's path; nil: TCP.
+  private let lock: LockFile?
+  private let isReleased = Atomic(false)
 
-  private init(_ channel: any Channel, _ address: TransportSpec) {
-    self.channel = channel
+  private init(_ listener: StreamListener, _ address: TransportSpec, _ lock: LockFile? = nil) {
+    self.listener = listener
     self.address = address
+    self.lock = lock
   }
 
   /// Listens at `tcp:HOST:PORT` (port 0: the system chooses), `unix:PATH` or `sim:NAME`, on `loop`. It calls `accept`
@@ -22,30 +27,28 @@ public final class H4Server: Sendable {
     on spec: TransportSpec, loop: any EventLoop, limits: H4Framer.Limits = H4Framer.Limits(),
     accept: @escaping @Sendable (H4Stream) -> Void
   ) async throws(TransportError) -> H4Server {
-    let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
-      .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-      .serverChannelOption(.backlog, value: 64)
-      .serverChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.closeInChildren()
-          try channel.pipeline.syncOperations.addHandler(AcceptPause())
+    let take = { @Sendable (socket: FileDescriptor) in
+      loop.execute {
+        var bootstrap = ClientBootstrap(group: loop).channelOption(.autoRead, value: false)
+        if case .tcp = spec { bootstrap = bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1) }
+        bootstrap = bootstrap.channelInitializer { channel in
+          channel.eventLoop.makeCompletedFuture {
+            try H4Stream.make(channel, incoming: .fromHost, limits: limits, ready: accept)
+          }
         }
+        _ = bootstrap.withConnectedSocket(socket.rawValue)
       }
-      .childChannelOption(.autoRead, value: false)
-      .childChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try H4Stream.make(channel, incoming: .fromHost, limits: limits, ready: accept)
-        }
-      }
+    }
     do {
       switch spec {
       case .tcp(let host, let port):
-        let channel = try await bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-          .bind(host: host, port: port).get()
-        return H4Server(channel, .tcp(host: host, port: channel.localAddress?.port ?? port))
-      case .unix(let path): return H4Server(try await bind(bootstrap, FilePath(text: path), loop, for: spec), spec)
-      case .radio(let name):
-        return H4Server(try await bind(bootstrap, try SharedRadio(name).path(creates: true), loop, for: spec), spec)
+        let socket = try await NIOThreadPool.singleton.runIfActive {
+          try StreamSocket.listening(atHost: host, port: port)
+        }
+        let listener = StreamListener(socket, accept: take)
+        return H4Server(listener, .tcp(host: host, port: listener.port ?? port))
+      case .unix(let path): return try await listen(FilePath(text: path), loop, for: spec, take)
+      case .radio(let name): return try await listen(try SharedRadio(name).path(creates: true), loop, for: spec, take)
       case .sim, .adapter, .serial:
         throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT, unix:PATH or sim:NAME")
       }
@@ -54,34 +57,33 @@ public final class H4Server: Sendable {
     }
   }
 
-  /// Binds a socket file under its lock.
-  private static func bind(
-    _ bootstrap: ServerBootstrap, _ path: FilePath, _ loop: any EventLoop, for spec: TransportSpec
-  ) async throws -> any Channel {
+  /// Listens at a socket file, under its lock.
+  private static func listen(
+    _ path: FilePath, _ loop: any EventLoop, for spec: TransportSpec,
+    _ take: @escaping @Sendable (FileDescriptor) -> Void
+  ) async throws -> H4Server {
     let lock = try LockFile(ofSocket: path, for: spec)
     do {
-      let channel = try await bindLocked(bootstrap, path, loop, for: spec)
-      // NIO has removed the socket file by then.
-      channel.closeFuture.whenComplete { _ in lock.release() }
-      return channel
+      let socket = try await listeningLocked(path, loop, for: spec)
+      let listener = StreamListener(socket, removing: path.string, accept: take)
+      return H4Server(listener, spec, lock)
     } catch {
       lock.release()
       throw error
     }
   }
 
-  private static func bindLocked(
-    _ bootstrap: ServerBootstrap, _ path: FilePath, _ loop: any EventLoop, for spec: TransportSpec
-  ) async throws -> any Channel {
-    do {
-      return try await bootstrap.bind(unixDomainSocketPath: path.string).get()
-    } catch let error as IOError where Errno(rawValue: error.errnoCode) == .addressInUse {
+  private static func listeningLocked(
+    _ path: FilePath, _ loop: any EventLoop, for spec: TransportSpec
+  ) async throws -> FileDescriptor {
+    do throws(Errno) { return try StreamSocket.listening(atPath: path.string, replaces: false) } catch {
+      guard error == .addressInUse else { throw error }
       guard isSocket(path) else {
         throw TransportError.unsuitable(spec, "\(path) is not a socket, remove it or choose another address")
       }
       // From a program that does not use the lock.
       guard await isAbandoned(.unix(path: path.string), loop) else { throw error }
-      return try await bootstrap.bind(unixDomainSocketPath: path.string, cleanupExistingSocketFile: true).get()
+      return try StreamSocket.listening(atPath: path.string, replaces: true)
     }
   }
 
@@ -100,26 +102,7 @@ public final class H4Server: Sendable {
 
   /// Stops listening, and removes a socket file. Connections stay open: the caller that accepted them closes them.
   public func close() async {
-    try? await channel.close()
-    // Waits for the clean-up of `bind`, so that the address is free for the next `listen`.
-    try? await channel.closeFuture.get()
-  }
-}
-
-/// Prevents a server from spinning while its process has no descriptor left for the waiting connection.
-///
-/// NIO's own backoff delays the next read; but after a failed `accept` the previous read is still pending, and the
-/// selector reports the socket as readable again at once. So reading stops altogether for a moment.
-private final class AcceptPause: ChannelInboundHandler {
-  typealias InboundIn = any Channel
-  /// Short for a waiting client, and without load.
-  private static var pause: TimeAmount { .milliseconds(100) }
-
-  func errorCaught(context: ChannelHandlerContext, error: any Error) {
-    guard error is IOError, let options = context.channel.syncOptions else { return context.fireErrorCaught(error) }
-    let channel = context.channel
-    // A closed channel accepts no options, and needs none.
-    try? options.setOption(.autoRead, value: false)
-    context.eventLoop.scheduleTask(in: Self.pause) { try? channel.syncOptions?.setOption(.autoRead, value: true) }
+    await listener.close()
+    if !isReleased.exchange(true, ordering: .relaxed) { lock?.release() }
   }
 }

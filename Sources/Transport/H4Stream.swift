@@ -171,29 +171,30 @@ extension H4Stream {
     to spec: TransportSpec, on loop: any EventLoop, timeout: Duration = .seconds(5),
     limits: H4Framer.Limits = H4Framer.Limits()
   ) async throws(TransportError) -> H4Stream {
-    let bootstrap = ClientBootstrap(group: loop)
-      .connectTimeout(TimeAmount(timeout))
-      .channelOption(.autoRead, value: false)
-    let initializer = { @Sendable (channel: any Channel) -> EventLoopFuture<H4Stream> in
-      channel.eventLoop.makeCompletedFuture { try H4Stream.make(channel, incoming: .fromController, limits: limits) }
+    let bootstrap = ClientBootstrap(group: loop).channelOption(.autoRead, value: false)
+    func stream(_ bootstrap: ClientBootstrap, over socket: FileDescriptor) async throws -> H4Stream {
+      try await bootstrap.withConnectedSocket(socket.rawValue) { channel in
+        channel.eventLoop.makeCompletedFuture { try H4Stream.make(channel, incoming: .fromController, limits: limits) }
+      }
     }
     do {
       switch spec {
       case .tcp(_, 0): throw TransportError.unsuitable(spec, "port 0 is for listening, write the controller's port")
       case .tcp(let host, let port):
-        return try await bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1)
-          .connect(host: host, port: port, channelInitializer: initializer)
+        let socket = try await NIOThreadPool.singleton.runIfActive {
+          try StreamSocket.connected(toHost: host, port: port, within: timeout)
+        }
+        return try await stream(bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1), over: socket)
       case .unix(let path):
-        return try await bootstrap.connect(unixDomainSocketPath: path, channelInitializer: initializer)
+        return try await stream(bootstrap, over: try StreamSocket.connected(toPath: path))
       case .radio(let name):
         let path = try SharedRadio(name).path(creates: false)
-        do {
-          return try await bootstrap.connect(unixDomainSocketPath: path.string, channelInitializer: initializer)
-        } catch let error as IOError
-          where [.noSuchFileOrDirectory, .connectionRefused].contains(Errno(rawValue: error.errnoCode))
-        {
-          throw TransportError.noRadio(name: name, path: path.string)
+        let socket: FileDescriptor
+        do throws(Errno) { socket = try StreamSocket.connected(toPath: path.string) } catch {
+          let isAbsent = [.noSuchFileOrDirectory, .connectionRefused].contains(error)
+          throw isAbsent ? TransportError.noRadio(name: name, path: path.string) : TransportError(error, at: spec)
         }
+        return try await stream(bootstrap, over: socket)
       case .serial(let path, let baud):
         let input = try SerialPort.open(path, baud: baud, for: spec)
         do {
@@ -221,7 +222,6 @@ extension H4Stream {
     _ channel: any Channel, line: FileDescriptor? = nil, incoming: HCIDirection, limits: H4Framer.Limits,
     ready: ((H4Stream) -> Void)? = nil
   ) throws -> H4Stream {
-    try channel.closeInChildren()
     let stream = H4Stream(channel, line: line, incoming: incoming, limits: limits)
     try channel.pipeline.syncOperations.addHandler(H4Handler(stream, ready))
     return stream
@@ -235,22 +235,13 @@ extension NIOPipeBootstrap {
   ) async throws -> Output {
     // The channel needs a descriptor for each direction. Their file is released when both are closed, so children of
     // this process must not inherit one.
-    let output = FileDescriptor(rawValue: try Errno.check { fcntl(descriptor.rawValue, F_DUPFD_CLOEXEC, 0) })
+    let output = try descriptor.copied()
     do {
       return try await takingOwnershipOfDescriptors(
         input: descriptor.rawValue, output: output.rawValue, channelInitializer: initializer)
     } catch {
       try? output.close()
       throw error
-    }
-  }
-}
-
-extension Channel {
-  /// NIO's sockets are inheritable: a child of this process would keep the connection open after us.
-  package func closeInChildren() throws {
-    _ = try pipeline.syncOperations.withUnsafeTransportIfAvailable(of: CInt.self) { descriptor in
-      try Errno.check { fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
     }
   }
 }

@@ -5,9 +5,8 @@ import SystemPackage
 /// Linux's HCI sockets, which swift-system does not have.
 extension FileDescriptor {
   static func hciSocket(isNonBlocking: Bool = false) throws(Errno) -> FileDescriptor {
-    let type = SOCK_RAW.rawValue | SOCK_CLOEXEC.rawValue | (isNonBlocking ? SOCK_NONBLOCK.rawValue : 0)
-    return FileDescriptor(
-      rawValue: try Errno.check { socket(CInt(bindrune_AF_BLUETOOTH), CInt(type), CInt(bindrune_BTPROTO_HCI)) })
+    try .socket(
+      CInt(bindrune_AF_BLUETOOTH), .raw, CInt(bindrune_BTPROTO_HCI), isNonBlocking: isNonBlocking)
   }
 
   func bind(toAdapter adapter: UInt16, channel: Int) throws(Errno) {

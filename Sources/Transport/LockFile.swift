@@ -17,8 +17,8 @@ package struct LockFile: Sendable {
     do throws(Errno) {
       descriptor = try Errno.typed {
         // Follows no link, and does not wait for a fifo.
-        try FileDescriptor.open(
-          path, .readWrite, options: [.create, .noFollow, .nonBlocking, .closeOnExec],
+        try FileDescriptor.opened(
+          path, .readWrite, options: [.create, .noFollow, .nonBlocking],
           permissions: .ownerReadWrite)
       }
     } catch {

@@ -46,7 +46,7 @@ extension Machine {
   /// A small file's text without surrounding white space; octets that are not UTF-8 are replaced.
   func text(_ path: FilePath) -> Sight<String> {
     Sight { () throws(Errno) in
-      let file = try Errno.typed { try FileDescriptor.open(path, .readOnly, options: [.closeOnExec, .nonBlocking]) }
+      let file = try Errno.typed { try FileDescriptor.opened(path, .readOnly, options: [.nonBlocking]) }
       defer { try? file.close() }
       let octets = try file.readAll(upTo: Self.bound)
       let blank: (UInt8) -> Bool = { $0 == 0x20 || 0x09...0x0D ~= $0 }

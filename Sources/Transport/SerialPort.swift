@@ -26,7 +26,7 @@ enum SerialPort {
     do throws(Errno) {
       descriptor = try Errno.typed {
         // Do not wait for a carrier.
-        try .open(FilePath(text: path), .readWrite, options: [.noControllingTerminal, .nonBlocking, .closeOnExec])
+        try .opened(FilePath(text: path), .readWrite, options: [.noControllingTerminal, .nonBlocking])
       }
     } catch { throw TransportError(error, at: spec) }
     do throws(TransportError) {

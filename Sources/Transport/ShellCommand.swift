@@ -46,7 +46,7 @@ package struct ShellCommand: Sendable {
 
   private func start(_ variables: [String: String]) throws(Failure) -> (FileDescriptor, pid_t) {
     let ends: (readEnd: FileDescriptor, writeEnd: FileDescriptor)
-    do throws(Errno) { ends = try Errno.typed { try FileDescriptor.pipe(options: .closeOnExec) } } catch {
+    do throws(Errno) { ends = try FileDescriptor.pipeEnds() } catch {
       throw .notStarted(error)
     }
     let reading = ends.readEnd, writing = ends.writeEnd

@@ -62,8 +62,8 @@ extension FilePath {
   /// `isTrusted`: for `trustedContents`. Another user may have made the file since its path was examined.
   func contents(upTo limit: Int, isTrusted: Bool) throws(Errno) -> [UInt8] {
     try Errno.typed {
-      let descriptor = try FileDescriptor.open(
-        self, .readOnly, options: [.noFollow, .nonBlocking, .closeOnExec, .noControllingTerminal])
+      let descriptor = try FileDescriptor.opened(
+        self, .readOnly, options: [.noFollow, .nonBlocking, .noControllingTerminal])
       return try descriptor.closeAfter {
         let status = try descriptor.stat()
         guard status.type == .regular else { throw Errno.noSuchAddressOrDevice }
@@ -78,8 +78,8 @@ extension FilePath {
   /// Makes a file with these contents, which only its owner may read. Throws `.fileExists` if the name is taken.
   package func create(_ octets: [UInt8]) throws(Errno) {
     let file = try Errno.typed {
-      try FileDescriptor.open(
-        self, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec], permissions: .ownerReadWrite)
+      try FileDescriptor.opened(
+        self, .writeOnly, options: [.create, .exclusiveCreate, .noFollow], permissions: .ownerReadWrite)
     }
     do throws(Errno) { try Errno.typed { try file.closeAfter { _ = try file.writeAll(octets) } } } catch {
       try? remove()
@@ -106,8 +106,8 @@ extension FilePath {
     do throws(Errno) {
       do throws(Errno) { try draft.remove() } catch .noSuchFileOrDirectory {}
       try Errno.typed {
-        let descriptor = try FileDescriptor.open(
-          draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec],
+        let descriptor = try FileDescriptor.opened(
+          draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
           permissions: .ownerReadWrite)
         try descriptor.closeAfter {
           _ = try descriptor.writeAll(octets)
@@ -125,7 +125,7 @@ extension FilePath {
   /// Puts the names in the folder onto the disk.
   package func synchroniseFolder() throws(Errno) {
     try Errno.typed {
-      let descriptor = try FileDescriptor.open(self, .readOnly, options: [.directory, .closeOnExec])
+      let descriptor = try FileDescriptor.opened(self, .readOnly, options: [.directory])
       try descriptor.closeAfter {
         // A file system that cannot do so for a folder says EINVAL.
         do throws(Errno) { try descriptor.synchronise() } catch .invalidArgument {}

@@ -15,7 +15,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("GATT", "GATT", ["ATT", "BindruneToolbox"]),
   ("GAP", "GAP", ["GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneToolbox"]),
   ("BindruneSimulator", "Simulator", ["HCI", "BindruneToolbox"]),
-  // Numbers and layouts of the kernel's interface, in C.
+  // Numbers and layouts of the kernel's interface, and the calls that make descriptors, in C.
   ("CBluetooth", "CBluetooth", []),
   // The formats of trace files, without files: the live tap writes what the trace tools read.
   ("BindruneCapture", "Capture", ["HCI"]),
@@ -24,8 +24,8 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("Bindrune", "Bindrune", ["GAP", "BindruneTransport", "BindruneSimulator"]),
   // A tester beside the stack: its scripts drive ATT, GATT and SMP without a controller, or a socket; it computes with
   // the Toolbox what a tester of pairing must know itself.
-  ("BindruneConformance", "Conformance", ["GATT", "SMP", "BindruneToolbox"]),
-  ("BindruneTrace", "Trace", ["BindruneCapture", "GAP", "SMP", "ATT", "L2CAP", "HCI"]),
+  ("BindruneConformance", "Conformance", ["GATT", "SMP", "BindruneToolbox", "CBluetooth"]),
+  ("BindruneTrace", "Trace", ["BindruneCapture", "CBluetooth", "GAP", "SMP", "ATT", "L2CAP", "HCI"]),
   ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
   ("BindruneReport", "Report", ["BindruneReplay"]),
   ("BindruneBroker", "Broker", ["Bindrune"]),
@@ -65,7 +65,7 @@ func packages(_ module: String) -> [String] {
   switch module {
   case "BindruneToolbox": ["Crypto", "CryptoExtras"]
   case _ where layers.contains(module): collections + ["RealModule"]
-  case "BindruneTransport": collections + system
+  case "BindruneTransport": collections + system + ["Dispatch"]
   case "Bindrune": collections + system + ["Logging"]
   // The daemon links neither Foundation nor ICU.
   case "BindruneBroker":
@@ -216,6 +216,52 @@ let forbidden: [(pattern: String, why: String)] = [
       if let comment = line.range(of: "//") { line.removeSubrange(comment.lowerBound...) }
       return line
     }
+  }
+
+  /// Descriptors are made in one place, closed in children from their first moment: `Sources/CBluetooth`.
+  @Test func descriptorsAreMadeInOnePlace() throws {
+    let calls: [(pattern: String, instead: String)] = [
+      (#"\bunsafe\s+(?:Glibc\.)?(?:open|openat|creat|fopen|fdopen|freopen|tmpfile)\("#, "FileDescriptor.opened"),
+      (
+        #"\bFileDescriptor\s*\.\s*open\(|(?<![\w)\]])\.open\(\s*(?:FilePath|\w+,\s*\.(?:read|write)Only)"#,
+        "FileDescriptor.opened"
+      ),
+      (#"\bFileDescriptor\s*\.\s*pipe\(|\bpipe2?\(&|\bunsafe\s+pipe2?\("#, "FileDescriptor.pipeEnds"),
+      (#"\bGlibc\.(?:open|socket|accept4?|pipe2?|dup[23]?|creat)\("#, "FileDescriptor.opened and its like"),
+      (#"(?<![\w.])socket\(\s*(?:AF_|PF_|CInt|Int32)|\bunsafe\s+socket\("#, "FileDescriptor.socket"),
+      (#"\bunsafe\s+accept4?\(|\baccept4\("#, "FileDescriptor.accepted"),
+      (#"(?<![\w.])dup[23]?\(|\.duplicate\(|\bF_DUPFD"#, "FileDescriptor.copied"),
+      (#"\b(?:F_SETFD|FD_CLOEXEC|SOCK_CLOEXEC|O_CLOEXEC)\b|\.closeOnExec\b"#, "the flag at the descriptor's creation"),
+      (
+        #"\b(?:socketpair|epoll_create1?|eventfd|timerfd_create|signalfd|memfd_create|inotify_init1?|fanotify_init|popen|mkstemps?|mkostemps?)\("#,
+        "FileDescriptor.opened and its like"
+      ),
+      (#"(?<![\w.])(?:FileHandle|Pipe)\(|\bProcess\(\)\s*\.|\.executableURL\b"#, "FileDescriptor.opened and its like"),
+      (#"\b(?:Data|String)\(contentsOf"#, "FileDescriptor.opened"),
+      (
+        #"\b(?:Server|Datagram)Bootstrap\b|\bunixDomainSocketPath:|\.connect\(\s*host\s*:|\.bind\(\s*(?:host|to)\s*:"#,
+        "StreamSocket, StreamListener"
+      ),
+      (#"\bMultiThreadedEventLoopGroup\b"#, "EventLoops"),
+    ]
+    let allowed = ["Transport/Descriptors.swift", "Transport/EventLoops.swift"]
+    // A file is read as code, line by line, only if anything in it looks like one of them.
+    let any = try NSRegularExpression(pattern: calls.map { "(?:\($0.pattern))" }.joined(separator: "|"))
+    var files = 0
+    for folder in Set(arrows.map(\.folder))
+    where FileManager.default.fileExists(atPath: root.appending(path: "Sources/\(folder)").path) {
+      for file in sources(folder) where !allowed.contains(where: { file.path.hasSuffix($0) }) {
+        files += 1
+        let text = try String(contentsOf: file, encoding: .utf8)
+        if any.firstMatch(in: text, range: NSRange(text.startIndex..., in: text)) == nil { continue }
+        for (number, line) in try code(file).enumerated() {
+          for call in calls where line.range(of: call.pattern, options: .regularExpression) != nil {
+            Issue.record("\(file.path):\(number + 1): use \(call.instead): \(line)")
+          }
+        }
+      }
+    }
+    #expect(files > 300)
   }
 
   @Test(arguments: layers.sorted()) func layersKeepTheWorldOutside(_ layer: String) throws {

@@ -3,6 +3,7 @@ import BindruneWire
 import Foundation
 import NIOCore
 import NIOPosix
+import Synchronization
 import TestSupport
 import Testing
 
@@ -76,6 +77,68 @@ import Testing
       #expect(own.count >= 2)
       #expect(own.allSatisfy { fcntl($0, F_GETFD) & FD_CLOEXEC != 0 })
       try await loop.run { stream.close() }
+    }
+  }
+
+  /// Nor does a child that is started between the creation of a socket and a flag: there is no such moment.
+  @Test func noChildInheritsAnythingAtAnyMoment() async throws {
+    let inherited = Mutex<Set<String>>([]), isOver = Atomic(false), children = Atomic(0)
+    let ended = DispatchSemaphore(value: 0)
+    Thread.detachNewThread {
+      while !isOver.load(ordering: .relaxed) {
+        guard let output = unsafe popen("exec ls -l /proc/self/fd 2>/dev/null", "r") else { break }
+        var text = "", line = [CChar](repeating: 0, count: 512)
+        while unsafe fgets(&line, CInt(line.count), output) != nil {
+          text += String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        }
+        unsafe pclose(output)
+        children.add(1, ordering: .relaxed)
+        inherited.withLock { $0.formUnion(text.matches(of: #/socket:\[\d+\]/#).map { String($0.output) }) }
+      }
+      ended.signal()
+    }
+    let path = socketPath()
+    defer { try? FileManager.default.removeItem(atPath: path + ".lock") }
+    var own: Set<String> = []
+    try await withLoop { loop in
+      for round in 0..<120 {
+        let spec = round.isMultiple(of: 2) ? Self.loopback : .unix(path: path)
+        let (streams, continuation) = AsyncStream.makeStream(of: H4Stream.self)
+        let server = try await H4Server.listen(on: spec, loop: loop) { continuation.yield($0) }
+        let stream = try await H4Stream.connect(to: server.address, on: loop)
+        var accepted = streams.makeAsyncIterator()
+        let other = try #require(await accepted.next())
+        let port = if case .tcp(_, let port) = server.address { port } else { -1 }
+        for descriptor in openDescriptors()
+        where Self.ports(descriptor).contains(port) || Self.paths(descriptor).contains(path) {
+          if let name = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(descriptor)") {
+            own.insert(name)
+          }
+        }
+        try await loop.run {
+          stream.close()
+          other.close()
+        }
+        try await stream.closeFuture.get()
+        try await other.closeFuture.get()
+        await server.close()
+      }
+    }
+    isOver.store(true, ordering: .relaxed)
+    while ended.wait(timeout: .now()) != .success { try await Task.sleep(for: .milliseconds(1)) }
+    #expect(own.count >= 300 && children.load(ordering: .relaxed) > 5)
+    #expect(inherited.withLock { $0 }.isDisjoint(with: own))
+  }
+  /// The ports of a TCP socket's two ends.
+  private static func ports(_ descriptor: CInt) -> [Int] {
+    [true, false].compactMap { isOwn in
+      var name = sockaddr_in(), size = socklen_t(MemoryLayout<sockaddr_in>.size)
+      let result = unsafe withUnsafeMutablePointer(to: &name) {
+        unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          unsafe isOwn ? getsockname(descriptor, $0, &size) : getpeername(descriptor, $0, &size)
+        }
+      }
+      return result == 0 && CInt(name.sin_family) == AF_INET ? Int(UInt16(bigEndian: name.sin_port)) : nil
     }
   }
 

@@ -91,7 +91,7 @@ public final class AppDaemon: Sendable {
     self.lock = lock
     socketPath = path
     // On an adapter's event loop values need not change threads.
-    let loop = adapters.first?.adapter.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
+    let loop = adapters.first?.adapter.eventLoop ?? EventLoops.next()
     server = AppServer(on: loop, adapters: adapters, policy: policy, store: store, logger: logger)
     do {
       switch configuration.socket {
@@ -111,7 +111,7 @@ public final class AppDaemon: Sendable {
     let adapters = names.map { AppServer.NamedAdapter(name: $0, adapter: AdapterRegistry.shared.adapter($0)) }
     (store, lock, socketPath) = (nil, try Self.prepare(path), path)
     server = AppServer(
-      on: adapters.first?.adapter.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next(), adapters: adapters)
+      on: adapters.first?.adapter.eventLoop ?? EventLoops.next(), adapters: adapters)
     try await server.listen(at: path)
     try Self.share(path, 0o600, nil)
   }
@@ -173,11 +173,11 @@ public final class AppDaemon: Sendable {
     switch error {
     case let error as Failure: error
     case let error as FrameError: Failure(description: error.description)
-    case let error as IOError where [EACCES, EPERM, EROFS].contains(error.errnoCode):
+    case let error as Errno where [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error):
       Failure(
         description:
           "\(place) cannot be made: no permission. Run bindruned as root, or name a socket of your own with --socket.")
-    case is UnixDomainSocketPathWrongType:
+    case Errno.notSocket:
       Failure(description: "\(place) is not a socket: move it away, or name another with --socket.")
     default: Failure(description: "\(place) cannot be used (\(error)): mend that, or name another with --socket.")
     }

@@ -88,7 +88,7 @@ final class AppServer: @unchecked Sendable {
   private var asked: [Key: EventLoopFuture<Bool>] = [:]
   private var stopped: [ObjectIdentifier: AppProcess] = [:]
   private var lastApp = 0
-  private var channel: (any Channel)?
+  private var listener: StreamListener?
   /// Where apps find it.
   private var path: String?
   private var timer: Scheduled<Void>?
@@ -120,33 +120,40 @@ final class AppServer: @unchecked Sendable {
   /// `path` has at most 107 octets. A socket that a daemon has left there is replaced.
   func listen(at path: String) async throws {
     try await eventLoop.submit { self.path = path }.get()
-    try await begin { try await $0.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get() }
+    try await load()
+    try await begin(try StreamSocket.listening(atPath: path, replaces: true), removing: path)
   }
   /// The socket with this number listens already: of systemd.
   func listen(on descriptor: CInt) async throws {
-    try await begin { try await $0.withBoundSocket(descriptor).get() }
-  }
-  private func begin(_ bind: (ServerBootstrap) async throws -> any Channel) async throws {
     try await load()
-    let channel = try await bind(
-      ServerBootstrap(group: eventLoop).serverChannelOption(.backlog, value: 256).serverChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture { try channel.closeInChildren() }
-      }.childChannelInitializer { channel in
-        Self.credentials(of: channel).flatMap { credentials in
-          channel.eventLoop.makeCompletedFuture {
-            try channel.closeInChildren()
-            try channel.pipeline.syncOperations.addHandler(self.connection(of: credentials))
-          }
+    try await begin(FileDescriptor(rawValue: descriptor), removing: nil)
+  }
+  private func begin(_ socket: FileDescriptor, removing path: String?) async throws {
+    let listener = StreamListener(socket, removing: path) { [self] connection in
+      eventLoop.execute {
+        if self.isClosed {
+          try? connection.close()
+          return
         }
-      })
+        _ = ClientBootstrap(group: self.eventLoop).channelInitializer { channel in
+          Self.credentials(of: channel).flatMap { credentials in
+            channel.eventLoop.makeCompletedFuture {
+              try channel.pipeline.syncOperations.addHandler(self.connection(of: credentials))
+            }
+          }
+        }.withConnectedSocket(connection.rawValue)
+      }
+    }
     try await eventLoop.submit {
-      self.channel = channel
-      self.path = channel.localAddress?.pathname
+      self.listener = listener
+      self.path = listener.path
     }.get()
   }
   /// Apps learn that the adapter is resetting. What is preserved stays in the store; suspended processes run again.
   func close() async {
-    try? await eventLoop.flatSubmit { [self] () -> EventLoopFuture<Void> in
+    // First: an app that loses its connection tries again at once, and is to find nobody.
+    await (try? eventLoop.submit { [self] in listener }.get())?.close()
+    try? await eventLoop.submit { [self] in
       isClosed = true
       for app in apps.values { for connection in app.connections.values { connection.close() } }
       for listener in listeners.values { listener.close() }
@@ -154,7 +161,6 @@ final class AppServer: @unchecked Sendable {
       stopped = [:]
       store?.saveStopped([])
       timer?.cancel()
-      return channel?.close() ?? eventLoop.makeSucceededVoidFuture()
     }.get()
   }
   /// SO_PEERCRED: unix(7). SO_PEERPIDFD is its process whatever has become of its number; where the kernel does not have it, the process is
@@ -245,6 +251,8 @@ final class AppServer: @unchecked Sendable {
     _ connection: AppConnection, _ hello: AppMessage.Hello, _ credentials: Credentials, _ events: EventQueue
   ) -> EventLoopFuture<any BrokerSession> {
     let key = Key(user: credentials.uid, identifier: hello.manifest.identifier)
+    // Without a word, so that the app tries again.
+    if isClosed { connection.close() }
     // A central shares nothing.
     if hello.manager?.role == .central || policy.mayShareData == nil {
       return eventLoop.makeCompletedFuture { try admitNow(connection, hello, credentials, events) }

@@ -1,7 +1,9 @@
+import BindruneTransport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import SystemPackage
 
 /// A session of an adapter that a daemon owns, over a unix socket.
 ///
@@ -18,7 +20,7 @@ public final class RemoteSession: BrokerSession {
 
   /// `path`: the daemon's socket. `events`: as for `DirectSession`.
   convenience init(to path: String, _ hello: AppMessage.Hello, events: EventQueue) {
-    self.init(to: path, hello, events: events, on: MultiThreadedEventLoopGroup.singleton.next(), .standard)
+    self.init(to: path, hello, events: events, on: EventLoops.next(), .standard)
   }
   init(
     to path: String, _ hello: AppMessage.Hello, events: EventQueue, on eventLoop: any EventLoop,
@@ -141,14 +143,15 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   // MARK: Connecting
 
   func connect() {
-    ClientBootstrap(group: eventLoop).channelInitializer { channel in
-      channel.eventLoop.makeCompletedFuture {
-        // A child that outlives this process would keep the app's process alive for the daemon.
-        try channel.closeInChildren()
-        try channel.pipeline.syncOperations.addHandler(self)
+    do throws(Errno) {
+      let socket = try StreamSocket.connected(toPath: path)
+      ClientBootstrap(group: eventLoop).channelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(self) }
+      }.withConnectedSocket(socket.rawValue).whenFailure { error in
+        self.eventLoop.execute { self.notConnected(error) }
       }
-    }.connect(unixDomainSocketPath: path).whenFailure { error in
-      self.eventLoop.execute { self.notConnected(error) }
+    } catch {
+      eventLoop.execute { self.notConnected(error) }
     }
   }
   func channelActive(context: ChannelHandlerContext) {
@@ -165,10 +168,10 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
   private func notConnected(_ error: any Error) {
-    switch (error as? IOError)?.errnoCode {
-    case EACCES, EPERM:
+    switch error as? Errno {
+    case .permissionDenied, .notPermitted:
       ended(.unauthorized("You may not use \(path): have yourself added to the socket's group, and log in again."))
-    case ENOENT, ECONNREFUSED:
+    case .noSuchFileOrDirectory, .connectionRefused:
       ended(.resetting("bindruned does not run at \(path): start it. This program waits for it."))
     default: ended(.resetting("\(path): \(error): this program tries it again."))
     }

@@ -86,6 +86,17 @@ int bindrune_catch_signal(int number, int writing);
 /// The process ends by this signal.
 void bindrune_end_by_signal(int number);
 
+/// Descriptors, each closed on exec from its first moment: a flag that is set afterwards comes too late for a child that another
+/// thread starts in between. Nothing else makes descriptors. −1: errno.
+int bindrune_open(const char *path, int flags, int mode);
+int bindrune_pipe(int ends[2]);
+/// `type`: SOCK_STREAM …, with SOCK_NONBLOCK or without.
+int bindrune_socket(int family, int type, int protocol);
+/// `flags`: SOCK_NONBLOCK, or 0.
+int bindrune_accept(int socket, int flags);
+/// Another descriptor of the same file, with the least free number from `least` on.
+int bindrune_copy(int descriptor, int least);
+
 /// A descriptor of a child of this process, closed on exec, or -1: older C libraries have no function for it.
 int bindrune_open_process(int pid);
 
