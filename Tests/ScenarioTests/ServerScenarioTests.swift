@@ -55,7 +55,7 @@ import Testing
     same(ask { $0.read($1, battery) }, .value([77]))
     // A removed service.
     try world.withHost(server) { host, _ throws(DatabaseError) in
-      try host.core.remove(service: AttributeHandle(rawValue: battery.rawValue - 2))
+      _ = try host.core.remove(service: AttributeHandle(rawValue: battery.rawValue - 2))
     }
     world.run(for: .seconds(10)) { world in
       world.readHost(client) { $0.core.remoteDatabase(of: link)?.characteristic("2A19") != nil }
