@@ -29,17 +29,23 @@ extension FileDescriptor {
   package static func socket(
     _ family: CInt, _ kind: SocketKind, _ protocolNumber: CInt = 0, isNonBlocking: Bool = false
   ) throws(Errno) -> FileDescriptor {
-    let type =
-      switch kind {
-      case .stream: SOCK_STREAM
-      case .packets: SOCK_SEQPACKET
-      case .datagrams: SOCK_DGRAM
-      case .raw: SOCK_RAW
-      }
-    let flags = isNonBlocking ? SOCK_NONBLOCK.rawValue : 0
-    return try made(bindrune_socket(family, CInt(type.rawValue | flags), protocolNumber))
+    let flags = isNonBlocking ? CInt(SOCK_NONBLOCK.rawValue) : 0
+    return try made(bindrune_socket(family, kind.number | flags, protocolNumber))
   }
-  package enum SocketKind: Sendable { case stream, packets, datagrams, raw }
+  package enum SocketKind: Sendable {
+    case stream, packets, datagrams, raw
+    /// socket(2)'s `type`.
+    var number: CInt {
+      let type =
+        switch self {
+        case .stream: SOCK_STREAM
+        case .packets: SOCK_SEQPACKET
+        case .datagrams: SOCK_DGRAM
+        case .raw: SOCK_RAW
+        }
+      return CInt(type.rawValue)
+    }
+  }
   /// accept4(2): the next connection of a listening socket.
   package func accepted(isNonBlocking: Bool = false) throws(Errno) -> FileDescriptor {
     try Self.made(bindrune_accept(rawValue, isNonBlocking ? CInt(SOCK_NONBLOCK.rawValue) : 0))

@@ -104,7 +104,7 @@ package enum StreamSocket {
   }
   private static func resolved(_ host: String, _ port: Int) throws -> [Address] {
     var hints = unsafe addrinfo(), list: UnsafeMutablePointer<addrinfo>?
-    unsafe hints.ai_socktype = CInt(Glibc.SOCK_STREAM.rawValue)
+    unsafe hints.ai_socktype = FileDescriptor.SocketKind.stream.number
     guard unsafe getaddrinfo(host, "\(port)", &hints, &list) == 0 else {
       throw Errno.addressNotAvailable
     }
