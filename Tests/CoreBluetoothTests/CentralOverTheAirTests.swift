@@ -146,7 +146,84 @@ private final class DescriptorApp: NSObject, CBCentralManagerDelegate, CBPeriphe
   }
 }
 
+/// Writes each packet when the one before has left, as mesh libraries do: none of its writes is refused.
+private final class PacketApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+  // Sendable: everything runs on the manager's queue.
+  let steps: AsyncStream<String>
+  private let step: AsyncStream<String>.Continuation
+  private var peripheral: CBPeripheral?
+  private var control: CBCharacteristic?
+  private var next = UInt8(0)
+  override init() { (steps, step) = AsyncStream.makeStream(of: String.self) }
+
+  func centralManagerDidUpdateState(_ central: CBCentralManager) {
+    if central.state == .poweredOn { central.scanForPeripherals(withServices: [CBUUID(string: "180D")], options: nil) }
+  }
+  func centralManager(
+    _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+    rssi RSSI: NSNumber
+  ) {
+    self.peripheral = peripheral
+    central.stopScan()
+    central.connect(peripheral, options: nil)
+  }
+  func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+    peripheral.delegate = self
+    peripheral.discoverServices(nil)
+  }
+  func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+    for service in peripheral.services ?? [] { peripheral.discoverCharacteristics(nil, for: service) }
+  }
+  func peripheral(_ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?) {
+    control = service.characteristics?.first { $0.uuid == CBUUID(string: "2A39") }
+    write()
+  }
+  func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
+    step.yield("ready")
+    write()
+  }
+  private func write() {
+    guard let peripheral, let control else { return }
+    if next == 3 {
+      // Behind all of them.
+      return peripheral.readValue(for: control)
+    }
+    next += 1
+    step.yield("write \(next) \(peripheral.canSendWriteWithoutResponse)")
+    peripheral.writeValue(Data([next]), for: control, type: .withoutResponse)
+  }
+  func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?) {
+    step.yield("\([UInt8](characteristic.value ?? Data()))")
+    step.finish()
+  }
+}
+
 @Suite(.virtualTime, .hang) struct CentralOverTheAirTests {
+  /// Apple's header has peripheralIsReady after a failed write; programs count on it after accepted ones, too.
+  @Test("peripheralIsReady is called when accepted writes have left") func readyAfterAcceptedWrites() async throws {
+    let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, configuration: .ideal)
+    let adapter = BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in radio.controller() }
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: "Belt")
+    builder.service("180D") { service in
+      _ = service.characteristic("2A39", [.read, .writeWithoutResponse], value: .stored([0]))
+    }
+    let host = BluetoothHost(radio.controller(), database: try builder.build())
+    try await host.start()
+    try await host.advertise(
+      AdvertisingData(localName: "Belt", serviceUUIDs: ["180D"]),
+      AdvertisingParameters(interval: .every(.milliseconds(20))))
+    let app = PacketApp(), queue = DispatchQueue(label: "app")
+    loop.follow(queue)
+    let manager = CBCentralManager(delegate: app, queue: queue) { events in
+      DirectSession(on: adapter, events: events)
+    }
+    var steps: [String] = []
+    for await step in app.steps { steps.append(step) }
+    #expect(steps == ["write 1 true", "ready", "write 2 true", "ready", "write 3 true", "ready", "[3]"])
+    withExtendedLifetime((manager, host)) {}
+  }
+
   /// After bluez/bluez#2383. Its only descriptor is read, and is not written to subscribe; or there is none.
   @Test("A characteristic without 2902: CBATTErrorDomain 10, and nothing is written", arguments: [true, false])
   func withoutConfiguration(hasStatus: Bool) async throws {

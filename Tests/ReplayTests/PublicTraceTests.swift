@@ -5,9 +5,9 @@ import Testing
 
 /// Public captures of phones and sniffers, which are not part of the project: our host in the place of theirs.
 @Suite("Replay: public traces") struct PublicTraceTests {
+  private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    .deletingLastPathComponent()
   private static let folder: URL = {
-    let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent()
     let path = ProcessInfo.processInfo.environment["BINDRUNE_TRACES"] ?? "../shared/traces"
     return URL(filePath: path, relativeTo: root)
   }()
@@ -47,6 +47,19 @@ import Testing
         words = "\(result.comparedCount) \(result.equalCount) \(freedoms.joined(separator: ", "))"
       } catch let error as ReplayError { words = "\(error.name)" }
       #expect(words == expected, "\(prefix)")
+    }
+  }
+
+  private static let cases: [URL] = {
+    let folder = URL(filePath: "../shared/cases/peers", relativeTo: root)
+    let all = (try? FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)) ?? []
+    return all.filter { $0.pathExtension == "btsnoop" }.sorted { $0.path < $1.path }
+  }()
+  /// Recordings of our own host with other stacks, which ended in a trap or a divergence once.
+  @Test(.enabled(if: !cases.isEmpty, "../shared/cases/peers is not here")) func ownHostWithOthers() throws {
+    for url in Self.cases {
+      let result = try FixtureTests.replay(url).run()
+      #expect(result.isEqual && result.comparedCount > 0, "\(url.lastPathComponent): \(result.divergenceCount)")
     }
   }
 }
