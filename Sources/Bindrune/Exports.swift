@@ -9,7 +9,6 @@
 @_exported import enum GAP.ConnectionLatency
 @_exported import enum GAP.PairingAnswer
 @_exported import enum GAP.PairingQuestion
-@_exported import struct GAP.ReplacedBond
 @_exported import enum HCI.LinkRole
 @_exported import protocol BindruneTransport.HCIReceiver
 @_exported import protocol BindruneTransport.HCITransport
