@@ -31,12 +31,7 @@ private final class Desk: PairingDesk {
     var link = try await central.connect(to: host.ownAddress, .fast)
     try await link.pair()
     let bond = await host.bonds.first, address = await central.ownAddress
-    if forgets {
-      #expect(await central.removeBond(with: link.peer))
-      try await link.disconnect()
-      try await host.advertiseFast()
-      link = try await central.connect(to: host.ownAddress, .fast)
-    }
+    if forgets { link = try await central.withoutBond(link, to: host) }
     var failure: BluetoothError?
     do throws(BluetoothError) { try await link.pair() } catch { failure = error }
     let bonds = await host.bonds
@@ -97,10 +92,7 @@ private final class Desk: PairingDesk {
     var link = try await central.connect(to: host.ownAddress, .fast)
     try await link.pair()
     let bond = await host.bonds.first
-    #expect(await central.removeBond(with: link.peer))
-    try await link.disconnect()
-    try await host.advertiseFast()
-    link = try await central.connect(to: host.ownAddress, .fast)
+    link = try await central.withoutBond(link, to: host)
     var failure: BluetoothError?
     do throws(BluetoothError) { try await link.pair() } catch { failure = error }
     #expect((failure == nil) == replaces)
@@ -117,5 +109,15 @@ private final class Desk: PairingDesk {
       if case .consent(_, nil) = question { .consent } else { await command.answer(question, from: link) }
     }
     func pairingEnded(on link: Link, _ error: BluetoothError?) async {}
+  }
+}
+
+extension BluetoothHost {
+  /// Forgets the bond of the link's peer, and connects to it anew.
+  fileprivate func withoutBond(_ link: Link, to peer: BluetoothHost) async throws -> Link {
+    #expect(removeBond(with: link.peer))
+    try await link.disconnect()
+    try await peer.advertiseFast()
+    return try await connect(to: peer.ownAddress, .fast)
   }
 }

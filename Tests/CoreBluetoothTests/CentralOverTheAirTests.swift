@@ -95,13 +95,12 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
   }
 }
 
-/// A client that subscribes to 2A37, and then looks at its descriptors and reads them.
-private final class DescriptorApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+/// Finds a device with 180D, connects to it, and discovers its services for an app.
+private final class Finder: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
   // Sendable: everything runs on the manager's queue.
-  let steps: AsyncStream<String>
-  private let step: AsyncStream<String>.Continuation
+  private let app: any CBPeripheralDelegate
   private var peripheral: CBPeripheral?
-  override init() { (steps, step) = AsyncStream.makeStream(of: String.self) }
+  init(for app: any CBPeripheralDelegate) { self.app = app }
 
   func centralManagerDidUpdateState(_ central: CBCentralManager) {
     if central.state == .poweredOn { central.scanForPeripherals(withServices: [CBUUID(string: "180D")], options: nil) }
@@ -115,9 +114,18 @@ private final class DescriptorApp: NSObject, CBCentralManagerDelegate, CBPeriphe
     central.connect(peripheral, options: nil)
   }
   func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-    peripheral.delegate = self
+    peripheral.delegate = app
     peripheral.discoverServices([CBUUID(string: "180D")])
   }
+}
+
+/// A client that subscribes to 2A37, and then looks at its descriptors and reads them.
+private final class DescriptorApp: NSObject, CBPeripheralDelegate, @unchecked Sendable {
+  // Sendable: everything runs on the manager's queue.
+  let steps: AsyncStream<String>
+  private let step: AsyncStream<String>.Continuation
+  override init() { (steps, step) = AsyncStream.makeStream(of: String.self) }
+
   func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
     for service in peripheral.services ?? [] { peripheral.discoverCharacteristics(nil, for: service) }
   }
@@ -147,43 +155,27 @@ private final class DescriptorApp: NSObject, CBCentralManagerDelegate, CBPeriphe
 }
 
 /// Writes each packet when the one before has left, as mesh libraries do: none of its writes is refused.
-private final class PacketApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+private final class PacketApp: NSObject, CBPeripheralDelegate, @unchecked Sendable {
   // Sendable: everything runs on the manager's queue.
   let steps: AsyncStream<String>
   private let step: AsyncStream<String>.Continuation
-  private var peripheral: CBPeripheral?
   private var control: CBCharacteristic?
   private var next = UInt8(0)
   override init() { (steps, step) = AsyncStream.makeStream(of: String.self) }
 
-  func centralManagerDidUpdateState(_ central: CBCentralManager) {
-    if central.state == .poweredOn { central.scanForPeripherals(withServices: [CBUUID(string: "180D")], options: nil) }
-  }
-  func centralManager(
-    _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
-    rssi RSSI: NSNumber
-  ) {
-    self.peripheral = peripheral
-    central.stopScan()
-    central.connect(peripheral, options: nil)
-  }
-  func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-    peripheral.delegate = self
-    peripheral.discoverServices(nil)
-  }
   func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
     for service in peripheral.services ?? [] { peripheral.discoverCharacteristics(nil, for: service) }
   }
   func peripheral(_ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?) {
     control = service.characteristics?.first { $0.uuid == CBUUID(string: "2A39") }
-    write()
+    write(to: peripheral)
   }
   func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
     step.yield("ready")
-    write()
+    write(to: peripheral)
   }
-  private func write() {
-    guard let peripheral, let control else { return }
+  private func write(to peripheral: CBPeripheral) {
+    guard let control else { return }
     if next == 3 {
       // Behind all of them.
       return peripheral.readValue(for: control)
@@ -213,15 +205,15 @@ private final class PacketApp: NSObject, CBCentralManagerDelegate, CBPeripheralD
     try await host.advertise(
       AdvertisingData(localName: "Belt", serviceUUIDs: ["180D"]),
       AdvertisingParameters(interval: .every(.milliseconds(20))))
-    let app = PacketApp(), queue = DispatchQueue(label: "app")
+    let app = PacketApp(), finder = Finder(for: app), queue = DispatchQueue(label: "app")
     loop.follow(queue)
-    let manager = CBCentralManager(delegate: app, queue: queue) { events in
+    let manager = CBCentralManager(delegate: finder, queue: queue) { events in
       DirectSession(on: adapter, events: events)
     }
     var steps: [String] = []
     for await step in app.steps { steps.append(step) }
     #expect(steps == ["write 1 true", "ready", "write 2 true", "ready", "write 3 true", "ready", "[3]"])
-    withExtendedLifetime((manager, host)) {}
+    withExtendedLifetime((manager, finder, host)) {}
   }
 
   /// After bluez/bluez#2383. Its only descriptor is read, and is not written to subscribe; or there is none.
@@ -241,9 +233,9 @@ private final class PacketApp: NSObject, CBCentralManagerDelegate, CBPeripheralD
     try await host.advertise(
       AdvertisingData(localName: "Belt", serviceUUIDs: ["180D"]),
       AdvertisingParameters(interval: .every(.milliseconds(20))))
-    let app = DescriptorApp(), queue = DispatchQueue(label: "app")
+    let app = DescriptorApp(), finder = Finder(for: app), queue = DispatchQueue(label: "app")
     loop.follow(queue)
-    let manager = CBCentralManager(delegate: app, queue: queue) { events in
+    let manager = CBCentralManager(delegate: finder, queue: queue) { events in
       DirectSession(on: adapter, events: events)
     }
     var steps: [String] = []
@@ -252,7 +244,7 @@ private final class PacketApp: NSObject, CBCentralManagerDelegate, CBPeripheralD
     #expect(steps == ["notifying false CBATTErrorDomain 10", "descriptors 0"] + found)
     let words = try await recorder.lines().filter { $0.hasPrefix("setNotifyValue(_:for:): ") }
     #expect(words == (hasStatus ? ["setNotifyValue(_:for:): 4"] : []))
-    withExtendedLifetime((manager, host)) {}
+    withExtendedLifetime((manager, finder, host)) {}
   }
 
   @Test("S105–S128: scan, connect, discover, read, write, subscribe and disconnect, over a simulated radio")
