@@ -197,7 +197,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
   }
 
   /// Drops the notifications of the attributes that `isGone`; the other entries keep their order. Returns the numbers
-  /// that the dropped ones had among the notifications of the bearer, in order: whoever keeps a place among these moves
+  /// that the dropped ones had among the notifications of the bearer, in order: a PDU with a place among these moves
   /// it by as many as were before it. `indication`: the number of an indication that waits outside of the queue.
   mutating func removeNotifications(
     besides indication: UInt64?, where isGone: (AttributeHandle) -> Bool

@@ -107,8 +107,8 @@ extension BluetoothError {
     }
   }
   static func refused(to action: String, _ status: HCIStatus) -> BluetoothError {
-    // Not a refusal: scans and advertisements have no peer that could be silent, so this is `CommandOutcome.status` of a
-    // silent controller.
+    // Not a refusal: scans and advertisements have no peer that could be silent, so the controller itself is. See
+    // `CommandOutcome.status`.
     if status == .lmpOrLLResponseTimeout { return controllerIsSilent }
     return BluetoothError(.controller, "The controller refused to \(action): \(status).", status: status)
   }
