@@ -109,6 +109,11 @@ extension BluetoothHost {
       report(.completed(id, result))
     }
   }
+  private static var rememberedLinks: Int { 64 }
+  /// The error of what comes after the link's end: why it ended, as far as the host remembers.
+  func linkIsDown(_ link: LinkID?) -> BluetoothError {
+    endedLinks.last { $0.link == link }?.error ?? .linkIsDown
+  }
   /// Completes the requests of a link that went down, before the host reports the link's end.
   private func completeRequests(of link: LinkID, _ error: BluetoothError) {
     for request in orphans { complete(request, .failure(error)) }
@@ -169,6 +174,8 @@ extension BluetoothHost {
       calls?.linkDown(id)
       let peer = peerText(id)
       linkStates.removeValue(forKey: id)?.end(error.during("keep the link to \(peer)"))
+      if endedLinks.count == Self.rememberedLinks { endedLinks.removeFirst() }
+      endedLinks.append((id, error))
       report(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
     case .parametersChanged(let id, let parameters):
@@ -210,6 +217,8 @@ extension BluetoothHost {
 
     // The effect of the link's end follows, with the reason.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
+    case .completed(let id, .failed(.noSuchLink)) where requests[id]?.operation?.link.flatMap { linkStates[$0] } != nil:
+      orphans.append(id)
     case .completed(let id, let result):
       let operation = requests[id]?.operation
       if let operation { learn(from: operation) }
@@ -252,16 +261,18 @@ extension BluetoothHost {
     switch result {
     // The effect of the link's begin came before this one, and that of its end comes later.
     case .connected(let id):
-      link(id).map { .success(.linked($0)) } ?? .failure(.linkIsDown)
+      link(id).map { .success(.linked($0)) } ?? .failure(linkIsDown(id))
     case .disconnected, .done, .gatt(.done): .success(.done)
     case .parameters(let parameters): .success(.parameters(parameters))
     case .rssi(let rssi): .success(.rssi(rssi))
     case .phys(let phys): .success(.phys(phys))
     case .secured(let security): .success(.security(security))
     case .returned(let range): .success(.value(batch.bytes(of: range)))
+    case .failed(.noSuchLink): .failure(linkIsDown(operation?.link))
     case .failed(let failure): .failure(BluetoothError(failure, of: operation))
     case .gatt(.discovered):
-      operation?.link.flatMap { core.remoteDatabase(of: $0) }.map { .success(.database($0)) } ?? .failure(.linkIsDown)
+      operation?.link.flatMap { core.remoteDatabase(of: $0) }.map { .success(.database($0)) }
+        ?? .failure(linkIsDown(operation?.link))
     case .gatt(.value(let range)): .success(.value(batch.bytes(of: range)))
     case .gatt(.values(let range)): .success(.values(ReadAttributeValue.list(batch.bytes(of: range))))
     case .gatt(.databaseHash(let hash)): .success(.databaseHash(hash))

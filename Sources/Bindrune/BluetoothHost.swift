@@ -80,6 +80,8 @@ public actor BluetoothHost {
   var orphans: [RequestID] = []
   var scans: [ScanID: Scan] = [:]
   var linkStates = LinkMap<LinkState>()
+  /// Why the last links ended, the oldest first: a request that comes too late ends with it.
+  var endedLinks = Deque<(link: LinkID, error: BluetoothError)>()
   let readers = ReaderCount()
   /// How ports signal that they have values, and the links of the ports that did.
   var doorbell: Doorbell?

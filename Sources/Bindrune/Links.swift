@@ -184,7 +184,7 @@ extension BluetoothHost {
   func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) throws(BluetoothError) -> Bool {
     let operation = { "write attribute \(handle.text) of \(self.peerText(link)) without response" }
     guard linkStates[link] != nil, let mtu = core.mtu(of: link) else {
-      throw BluetoothError.linkIsDown.during(operation())
+      throw linkIsDown(link).during(operation())
     }
     let limit = min(mtu - 3, NotificationQueue.longestValue)
     guard value.count <= limit else {
@@ -203,7 +203,7 @@ extension BluetoothHost {
 
   func write(signed value: [UInt8], to handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) -> Bool {
     let operation = { "write attribute \(handle.text) of \(self.peerText(link)) with a signature" }
-    guard let state = linkStates[link] else { throw BluetoothError.linkIsDown.during(operation()) }
+    guard let state = linkStates[link] else { throw linkIsDown(link).during(operation()) }
     while true {
       guard !hasValues(.command, on: link) else { return false }
       let answer = perform(as: "writeSigned(_:to:)") { core, _ in
@@ -214,7 +214,7 @@ extension BluetoothHost {
       switch answer {
       case .queued: return true
       case .full: return false
-      case .closed: throw BluetoothError.linkIsDown.during(operation())
+      case .closed: throw linkIsDown(link).during(operation())
       case .storeBond:
         if let error = await storeBond(state.peer).value { throw error.during(operation()) }
       case .noSigningKey:
@@ -251,7 +251,7 @@ extension BluetoothHost {
     tellsDrained: Bool = false, onReady: (@Sendable () -> Void)? = nil
   ) throws(BluetoothError) -> SendPort {
     guard linkStates[link] != nil, let mtu = core.mtu(of: link) else {
-      throw BluetoothError.linkIsDown.during("open a port to \(link)")
+      throw linkIsDown(link).during("open a port to \(link)")
     }
     let doorbell = doorbell ?? Doorbell(self)
     self.doorbell = doorbell

@@ -131,7 +131,7 @@ extension BluetoothHost {
     on link: LinkID
   ) async throws(BluetoothError) -> Subscription {
     guard linkStates[link] != nil else {
-      throw failure(.linkIsDown, of: .subscribe(link, characteristic.valueHandle, nil))
+      throw failure(linkIsDown(link), of: .subscribe(link, characteristic.valueHandle, nil))
     }
     let handle = characteristic.valueHandle
     let mailbox = Inbox(
@@ -184,7 +184,7 @@ extension BluetoothHost {
     let mailbox = Mailbox<LinkEvent>(
       capacity: 1024, overflow: .end, to: "receive the events of \(peerText(link))")
     guard linkStates[link] != nil else {
-      mailbox.finish(.linkIsDown)
+      mailbox.finish(linkIsDown(link))
       return LinkEventSequence(mailbox)
     }
     while let event = linkStates[link]?.unheard?.popFirst() { mailbox.put(event) }

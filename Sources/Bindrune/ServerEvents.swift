@@ -246,7 +246,7 @@ extension BluetoothHost {
     return switch answer {
     case .queued, .cut: nil
     case .full: BluetoothError(.busy, "An indication is outstanding on this link: wait until it is confirmed.")
-    case .closed: .linkIsDown
+    case .closed: linkIsDown(link)
     case nil:
       BluetoothError(.invalidArgument, "The client has not subscribed to indications of it: wait until it has.")
     }

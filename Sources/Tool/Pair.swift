@@ -143,7 +143,7 @@ struct Pair: AsyncParsableCommand {
     guard await link.security.isBonded else { return (try await link.pair(), true) }
     let security: LinkSecurity
     do throws(BluetoothError) { security = try await link.encrypt() } catch {
-      guard error.code == .pairing else { throw error }
+      guard error.code == .pairing || error.status == .pinOrKeyMissing else { throw error }
       let address = await bondedAddress(link)
       throw Failure(
         "\(error.diagnostics.hasSuffix(".") ? String(error.diagnostics.dropLast()) : error.diagnostics): \"bindrune bonds remove \(address)\" removes it here."

@@ -372,7 +372,8 @@ import Testing
         + "The link went down, 0x13 (Remote User Terminated Connection): connect again.")
     #expect(
       try await text { () async throws(BluetoothError) in _ = try await link.read(belt.short) }
-        == "Could not read attribute \(belt.short.text) of \(link.id). The link is down: connect again.")
+        == "Could not read attribute \(belt.short.text) of \(link.id). "
+        + "The link went down, 0x13 (Remote User Terminated Connection): connect again.")
     await central.close()
     #expect(
       try await text { () async throws(BluetoothError) in for try await _ in central.scan() {} }
@@ -380,7 +381,8 @@ import Testing
     let down = link.id
     #expect(
       try await text { () async throws(BluetoothError) in for try await _ in await link.events {} }
-        == "Could not receive the events of \(down). The link is down: connect again.")
+        == "Could not receive the events of \(down). "
+        + "The link went down, 0x13 (Remote User Terminated Connection): connect again.")
     #expect(
       try await text { () async throws(BluetoothError) in try await central.start() }
         == "Could not start the controller. The host has been closed: open another.")

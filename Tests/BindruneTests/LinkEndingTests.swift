@@ -39,6 +39,41 @@ import Testing
     await peripheral.close()
   }
 
+  /// A request that comes after the end says why the link ended, like those that the end interrupted.
+  @Test func whoComesTooLateGetsTheReason() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    let measurement = try await within { try await link.discovered("2A37") }
+    let server = try #require(await peripheral.links.first)
+    try await within { try await server.disconnect() }
+    _ = try await within { await link.closed }
+    func late(_ name: String, _ body: () async throws(BluetoothError) -> Void) async {
+      do throws(BluetoothError) {
+        try await body()
+        Issue.record("\(name) did not fail")
+      } catch {
+        #expect(error.code == .disconnected && error.status == .remoteUserTerminatedConnection, "\(name): \(error)")
+      }
+    }
+    await late("read") { () async throws(BluetoothError) in _ = try await link.read(belt.short) }
+    await late("write") { () async throws(BluetoothError) in try await link.write([1], to: belt.short) }
+    await late("discover") { () async throws(BluetoothError) in _ = try await link.discover() }
+    await late("encrypt") { () async throws(BluetoothError) in _ = try await link.encrypt() }
+    await late("pair") { () async throws(BluetoothError) in _ = try await link.pair() }
+    await late("RSSI") { () async throws(BluetoothError) in _ = try await link.readRSSI() }
+    await late("PHYs") { () async throws(BluetoothError) in _ = try await link.readPHYs() }
+    await late("parameters") { () async throws(BluetoothError) in _ = try await link.updateParameters(.balanced) }
+    await late("subscribe") { () async throws(BluetoothError) in _ = try await link.subscribe(to: measurement) }
+    await late("port") { () async throws(BluetoothError) in _ = try await link.sendPort(.command) }
+    await late("command") { () async throws(BluetoothError) in
+      _ = try await link.writeWithoutResponse([1], to: belt.short)
+    }
+    await late("events") { () async throws(BluetoothError) in for try await _ in await link.events {} }
+    #expect(try await within { await central.links.isEmpty })
+    await central.close()
+    await peripheral.close()
+  }
+
   /// At any moment between the last answer and the end.
   @Test func noWaiterIsMissed() async throws {
     let lab = Lab(), belt = try Belt()
