@@ -141,7 +141,6 @@ public struct DataCredits: ~Copyable {
   /// The link that may put one packet into the controller now: the caller does so and calls `took`, or `setWants` if
   /// the link has none. Nil when no link may.
   ///
-  /// Mutating for speed alone: a borrowed value of this size is copied for a call (24 instructions).
   /// Mutating for speed alone: a value of this size that is borrowed for a call is copied (24 instructions).
   @inlinable @inline(__always) public mutating func next() -> ConnectionHandle? {
     guard freeCount > 0, waiting > 0 else { return nil }

@@ -31,20 +31,19 @@ extension Air {
       if !controllers[i].isBacklogged { controllers[i].emit(DataBufferOverflow(), now: medium.now) }
       return
     }
-    controllers[i].takeBuffer(index)
     // An empty packet is not an L2CAP fragment, and would not be one on the air.
-    if length == 0 { return controllers[i].complete(index) }
+    if length == 0 { return controllers[i].completeAtOnce(index) }
     let link = controllers[i].connections[index].link, role = controllers[i].connections[index].role
     let isContinuing = packet[2] >> 4 & 0b11 == PacketBoundaryFlag.continuing.rawValue
     let data = packet.extracting(ACLPacket.headerCount..<packet.count)
-    if isInstant, medium.links[link].silentSince == nil, medium.links[link][role].sendsAtOnce {
-      let peer = medium.links[link][role.other].controller.index
+    if isInstant, let (controller, handle) = medium.links[link].receiverAtOnce(from: role) {
+      let peer = controller.index
       if controllers[peer].takesData, length <= Int(controllers[peer].configuration.aclDataLength) {
-        let to = medium.links[link][role.other].handle
-        controllers[peer].deliver(to, isContinuing ? .continuing : .first, data, now: medium.now)
-        return controllers[i].complete(index)
+        controllers[peer].deliver(handle, isContinuing ? .continuing : .first, data, now: medium.now)
+        return controllers[i].completeAtOnce(index)
       }
     }
+    controllers[i].takeBuffer(index)
     medium.links[link][role].data.append(data, Span(), tag: isContinuing ? 1 : 0)
     serve(link)
   }

@@ -284,7 +284,10 @@ struct LinkEnd: ~Copyable {
   }
   var canSendData: Bool { !data.isEmpty && !isPaused }
   /// New data needs neither a place in the queue nor a key.
-  var sendsAtOnce: Bool { !isBusy && !isPaused && transmitKey == nil }
+  @inline(__always) var sendsAtOnce: Bool {
+    guard data.isEmpty, control.isEmpty, !isPaused, transmitKey == nil else { return false }
+    return !isBusy
+  }
   /// Queues a control PDU. One that may be sent during encryption procedures goes before those that may not.
   mutating func enqueue(_ pdu: LLControl) {
     guard isPaused, pdu.passesEncryption else { return control.append(pdu) }
@@ -351,6 +354,11 @@ struct Link: ~Copyable {
     self.start = start
   }
   var isOpen: Bool { central.isOpen || peripheral.isOpen }
+  /// The other end, if a packet of this end can be there without connection events.
+  @inline(__always) func receiverAtOnce(from role: LinkRole) -> (controller: ControllerID, handle: ConnectionHandle)? {
+    guard silentSince == nil, self[role].sendsAtOnce else { return nil }
+    return (self[role.other].controller, self[role.other].handle)
+  }
   /// Sends LL_LENGTH_REQ to the other end, unless one is unanswered.
   mutating func startLengthUpdate(_ role: LinkRole) {
     guard self[role].lengthSent == nil else { return }

@@ -232,6 +232,10 @@ struct VirtualController: ~Copyable {
   mutating func complete(_ index: Int) {
     connections[index].usedBuffers -= 1
     usedBuffers -= 1
+    completeAtOnce(index)
+  }
+  /// A packet of the host has needed no buffer: it is acknowledged already.
+  @inline(__always) mutating func completeAtOnce(_ index: Int) {
     // The event cannot report more, and the count of a host that never reads could overflow.
     if connections[index].completed < .max { connections[index].completed += 1 }
     hasCompleted = true
