@@ -1,12 +1,15 @@
 import BindruneWire
 
 /// One of the 31 PDUs. Vol 3, Part F, §3.4. Its `fields` are the parameters; the opcode precedes them.
-public protocol ATTMessage: WireRecord {
-  static var opcode: ATTOpcode { get }
-  /// The Specification's name.
-  static var name: StaticString { get }
-  /// Where the Specification defines it: `Vol 3, Part F, §3.4.4.5`.
-  static var section: StaticString { get }
+///
+/// `Scripts/messages` writes the list of all from these declarations: `PDUList.swift`.
+public protocol ATTMessage: WireMessage { static var opcode: ATTOpcode { get } }
+extension ATTMessage {
+  public static var messageNumber: UInt16 { UInt16(opcode.rawValue) }
+  @inlinable @inline(__always) public static func identify(_ visit: inout some FieldVisitor) throws(WireError) {
+    var opcode = opcode
+    try visit.value("Opcode", &opcode)
+  }
 }
 /// A request has one type of response. Vol 3, Part F, §3.4.9.
 public protocol ATTRequest: ATTMessage { associatedtype Response: ATTMessage }
@@ -15,7 +18,7 @@ public protocol ATTRequest: ATTMessage { associatedtype Response: ATTMessage }
 public struct ErrorResponse: ATTMessage {
   public static var name: StaticString { "ATT_ERROR_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.1.1" }
-  public static var opcode: ATTOpcode { .errorResponse }
+  public static var opcode: ATTOpcode { 0x01 }
   public var requestOpcodeInError = ATTOpcode()
   public var attributeHandleInError = AttributeHandle()
   public var errorCode = ATTError()
@@ -31,7 +34,7 @@ public struct ExchangeMTURequest: ATTRequest {
   public typealias Response = ExchangeMTUResponse
   public static var name: StaticString { "ATT_EXCHANGE_MTU_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.2.1" }
-  public static var opcode: ATTOpcode { .exchangeMTURequest }
+  public static var opcode: ATTOpcode { 0x02 }
   public var clientRxMTU: UInt16 = 23
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -42,7 +45,7 @@ public struct ExchangeMTURequest: ATTRequest {
 public struct ExchangeMTUResponse: ATTMessage {
   public static var name: StaticString { "ATT_EXCHANGE_MTU_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.2.2" }
-  public static var opcode: ATTOpcode { .exchangeMTUResponse }
+  public static var opcode: ATTOpcode { 0x03 }
   public var serverRxMTU: UInt16 = 23
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -54,7 +57,7 @@ public struct FindInformationRequest: ATTRequest {
   public typealias Response = FindInformationResponse
   public static var name: StaticString { "ATT_FIND_INFORMATION_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.3.1" }
-  public static var opcode: ATTOpcode { .findInformationRequest }
+  public static var opcode: ATTOpcode { 0x04 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   @inlinable public init() {}
@@ -67,7 +70,7 @@ public struct FindInformationRequest: ATTRequest {
 public struct FindInformationResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_INFORMATION_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.3.2" }
-  public static var opcode: ATTOpcode { .findInformationResponse }
+  public static var opcode: ATTOpcode { 0x05 }
   public var format = InformationFormat.short
   public var informationData = WireList<InformationData>()
   @inlinable public init() {}
@@ -81,7 +84,7 @@ public struct FindByTypeValueRequest: ATTRequest {
   public typealias Response = FindByTypeValueResponse
   public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.3.3" }
-  public static var opcode: ATTOpcode { .findByTypeValueRequest }
+  public static var opcode: ATTOpcode { 0x06 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   public var attributeType = UUID16()
@@ -98,7 +101,7 @@ public struct FindByTypeValueRequest: ATTRequest {
 public struct FindByTypeValueResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.3.4" }
-  public static var opcode: ATTOpcode { .findByTypeValueResponse }
+  public static var opcode: ATTOpcode { 0x07 }
   public var handlesInformationList = WireList<HandlesInformation>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -110,7 +113,7 @@ public struct ReadByTypeRequest: ATTRequest {
   public typealias Response = ReadByTypeResponse
   public static var name: StaticString { "ATT_READ_BY_TYPE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.1" }
-  public static var opcode: ATTOpcode { .readByTypeRequest }
+  public static var opcode: ATTOpcode { 0x08 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   public var attributeType = BluetoothUUID()
@@ -125,7 +128,7 @@ public struct ReadByTypeRequest: ATTRequest {
 public struct ReadByTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_TYPE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.2" }
-  public static var opcode: ATTOpcode { .readByTypeResponse }
+  public static var opcode: ATTOpcode { 0x09 }
   public var attributeDataList = WireList<AttributeData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -137,7 +140,7 @@ public struct ReadRequest: ATTRequest {
   public typealias Response = ReadResponse
   public static var name: StaticString { "ATT_READ_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.3" }
-  public static var opcode: ATTOpcode { .readRequest }
+  public static var opcode: ATTOpcode { 0x0A }
   public var attributeHandle = AttributeHandle()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -148,7 +151,7 @@ public struct ReadRequest: ATTRequest {
 public struct ReadResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.4" }
-  public static var opcode: ATTOpcode { .readResponse }
+  public static var opcode: ATTOpcode { 0x0B }
   public var attributeValue = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -160,7 +163,7 @@ public struct ReadBlobRequest: ATTRequest {
   public typealias Response = ReadBlobResponse
   public static var name: StaticString { "ATT_READ_BLOB_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.5" }
-  public static var opcode: ATTOpcode { .readBlobRequest }
+  public static var opcode: ATTOpcode { 0x0C }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
   @inlinable public init() {}
@@ -173,7 +176,7 @@ public struct ReadBlobRequest: ATTRequest {
 public struct ReadBlobResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BLOB_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.6" }
-  public static var opcode: ATTOpcode { .readBlobResponse }
+  public static var opcode: ATTOpcode { 0x0D }
   public var partAttributeValue = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -185,7 +188,7 @@ public struct ReadMultipleRequest: ATTRequest {
   public typealias Response = ReadMultipleResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.7" }
-  public static var opcode: ATTOpcode { .readMultipleRequest }
+  public static var opcode: ATTOpcode { 0x0E }
   public var setOfHandles = WireList<AttributeHandle>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -196,7 +199,7 @@ public struct ReadMultipleRequest: ATTRequest {
 public struct ReadMultipleResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.8" }
-  public static var opcode: ATTOpcode { .readMultipleResponse }
+  public static var opcode: ATTOpcode { 0x0F }
   public var setOfValues = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -208,7 +211,7 @@ public struct ReadByGroupTypeRequest: ATTRequest {
   public typealias Response = ReadByGroupTypeResponse
   public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.9" }
-  public static var opcode: ATTOpcode { .readByGroupTypeRequest }
+  public static var opcode: ATTOpcode { 0x10 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   public var attributeGroupType = BluetoothUUID()
@@ -223,7 +226,7 @@ public struct ReadByGroupTypeRequest: ATTRequest {
 public struct ReadByGroupTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.10" }
-  public static var opcode: ATTOpcode { .readByGroupTypeResponse }
+  public static var opcode: ATTOpcode { 0x11 }
   public var attributeDataList = WireList<GroupData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -235,7 +238,7 @@ public struct WriteRequest: ATTRequest {
   public typealias Response = WriteResponse
   public static var name: StaticString { "ATT_WRITE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.5.1" }
-  public static var opcode: ATTOpcode { .writeRequest }
+  public static var opcode: ATTOpcode { 0x12 }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -248,7 +251,7 @@ public struct WriteRequest: ATTRequest {
 public struct WriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_WRITE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.5.2" }
-  public static var opcode: ATTOpcode { .writeResponse }
+  public static var opcode: ATTOpcode { 0x13 }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -257,7 +260,7 @@ public struct PrepareWriteRequest: ATTRequest {
   public typealias Response = PrepareWriteResponse
   public static var name: StaticString { "ATT_PREPARE_WRITE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.6.1" }
-  public static var opcode: ATTOpcode { .prepareWriteRequest }
+  public static var opcode: ATTOpcode { 0x16 }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
   public var partAttributeValue = Octets()
@@ -272,7 +275,7 @@ public struct PrepareWriteRequest: ATTRequest {
 public struct PrepareWriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_PREPARE_WRITE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.6.2" }
-  public static var opcode: ATTOpcode { .prepareWriteResponse }
+  public static var opcode: ATTOpcode { 0x17 }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
   public var partAttributeValue = Octets()
@@ -288,7 +291,7 @@ public struct ExecuteWriteRequest: ATTRequest {
   public typealias Response = ExecuteWriteResponse
   public static var name: StaticString { "ATT_EXECUTE_WRITE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.6.3" }
-  public static var opcode: ATTOpcode { .executeWriteRequest }
+  public static var opcode: ATTOpcode { 0x18 }
   public var flags = ExecuteWriteFlags.cancel
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -307,7 +310,7 @@ public struct ExecuteWriteFlags: OpenNumber, Hashable {
 public struct ExecuteWriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_EXECUTE_WRITE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.6.4" }
-  public static var opcode: ATTOpcode { .executeWriteResponse }
+  public static var opcode: ATTOpcode { 0x19 }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -315,7 +318,7 @@ public struct ExecuteWriteResponse: ATTMessage {
 public struct HandleValueNotification: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_NTF" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.7.1" }
-  public static var opcode: ATTOpcode { .handleValueNotification }
+  public static var opcode: ATTOpcode { 0x1B }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -328,7 +331,7 @@ public struct HandleValueNotification: ATTMessage {
 public struct HandleValueIndication: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_IND" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.7.2" }
-  public static var opcode: ATTOpcode { .handleValueIndication }
+  public static var opcode: ATTOpcode { 0x1D }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -341,7 +344,7 @@ public struct HandleValueIndication: ATTMessage {
 public struct HandleValueConfirmation: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_CFM" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.7.3" }
-  public static var opcode: ATTOpcode { .handleValueConfirmation }
+  public static var opcode: ATTOpcode { 0x1E }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -350,7 +353,7 @@ public struct ReadMultipleVariableRequest: ATTRequest {
   public typealias Response = ReadMultipleVariableResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_REQ" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.11" }
-  public static var opcode: ATTOpcode { .readMultipleVariableRequest }
+  public static var opcode: ATTOpcode { 0x20 }
   public var setOfHandles = WireList<AttributeHandle>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -363,7 +366,7 @@ public struct ReadMultipleVariableRequest: ATTRequest {
 public struct ReadMultipleVariableResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_RSP" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.4.12" }
-  public static var opcode: ATTOpcode { .readMultipleVariableResponse }
+  public static var opcode: ATTOpcode { 0x21 }
   public var lengthValueTupleList = WireList<LengthValueTuple>()
   /// The beginning of a last tuple that did not fit: at most two octets of length, which is the whole value's, then the
   /// beginning of the value. Usually empty.
@@ -378,7 +381,7 @@ public struct ReadMultipleVariableResponse: ATTMessage {
 public struct MultipleHandleValueNotification: ATTMessage {
   public static var name: StaticString { "ATT_MULTIPLE_HANDLE_VALUE_NTF" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.7.4" }
-  public static var opcode: ATTOpcode { .multipleHandleValueNotification }
+  public static var opcode: ATTOpcode { 0x23 }
   public var handleLengthValueTupleList = WireList<HandleLengthValueTuple>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -389,7 +392,7 @@ public struct MultipleHandleValueNotification: ATTMessage {
 public struct WriteCommand: ATTMessage {
   public static var name: StaticString { "ATT_WRITE_CMD" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.5.3" }
-  public static var opcode: ATTOpcode { .writeCommand }
+  public static var opcode: ATTOpcode { 0x52 }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -402,7 +405,7 @@ public struct WriteCommand: ATTMessage {
 public struct SignedWriteCommand: ATTMessage {
   public static var name: StaticString { "ATT_SIGNED_WRITE_CMD" }
   public static var section: StaticString { "Vol 3, Part F, §3.4.5.4" }
-  public static var opcode: ATTOpcode { .signedWriteCommand }
+  public static var opcode: ATTOpcode { 0xD2 }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   public var authenticationSignature = Octets()
@@ -475,40 +478,7 @@ public struct HandleLengthValueTuple: WireRecord {
   }
 }
 
-/// One ATT PDU. Vol 3, Part F, §3.4.
-public enum ATTPDU: BitwiseCopyable, Sendable {
-  case errorResponse(ErrorResponse)
-  case exchangeMTURequest(ExchangeMTURequest)
-  case exchangeMTUResponse(ExchangeMTUResponse)
-  case findInformationRequest(FindInformationRequest)
-  case findInformationResponse(FindInformationResponse)
-  case findByTypeValueRequest(FindByTypeValueRequest)
-  case findByTypeValueResponse(FindByTypeValueResponse)
-  case readByTypeRequest(ReadByTypeRequest)
-  case readByTypeResponse(ReadByTypeResponse)
-  case readRequest(ReadRequest)
-  case readResponse(ReadResponse)
-  case readBlobRequest(ReadBlobRequest)
-  case readBlobResponse(ReadBlobResponse)
-  case readMultipleRequest(ReadMultipleRequest)
-  case readMultipleResponse(ReadMultipleResponse)
-  case readByGroupTypeRequest(ReadByGroupTypeRequest)
-  case readByGroupTypeResponse(ReadByGroupTypeResponse)
-  case writeRequest(WriteRequest)
-  case writeResponse(WriteResponse)
-  case prepareWriteRequest(PrepareWriteRequest)
-  case prepareWriteResponse(PrepareWriteResponse)
-  case executeWriteRequest(ExecuteWriteRequest)
-  case executeWriteResponse(ExecuteWriteResponse)
-  case handleValueNotification(HandleValueNotification)
-  case handleValueIndication(HandleValueIndication)
-  case handleValueConfirmation(HandleValueConfirmation)
-  case readMultipleVariableRequest(ReadMultipleVariableRequest)
-  case readMultipleVariableResponse(ReadMultipleVariableResponse)
-  case multipleHandleValueNotification(MultipleHandleValueNotification)
-  case writeCommand(WriteCommand)
-  case signedWriteCommand(SignedWriteCommand)
-
+extension ATTPDU {
   /// The PDU in `packet`, opcode first. Ranges in it refer to `packet`.
   ///
   /// Inlined into its consumer, because a call would cost more than the decoding does: have one consumer per bearer.
@@ -519,105 +489,6 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
     try decoder.value("Opcode", &opcode)
     try self.init(opcode, &decoder)
   }
-
-  /// The PDU of `opcode` with the parameters from `reader`; an opcode that is not in the Specification is a
-  /// `WireError`.
-  @inlinable @inline(__always)
-  public init(_ opcode: ATTOpcode, _ reader: inout some ATTMessageReader) throws(WireError) {
-    switch opcode.rawValue {
-    case 0x01: self = .errorResponse(try reader.read())
-    case 0x02: self = .exchangeMTURequest(try reader.read())
-    case 0x03: self = .exchangeMTUResponse(try reader.read())
-    case 0x04: self = .findInformationRequest(try reader.read())
-    case 0x05: self = .findInformationResponse(try reader.read())
-    case 0x06: self = .findByTypeValueRequest(try reader.read())
-    case 0x07: self = .findByTypeValueResponse(try reader.read())
-    case 0x08: self = .readByTypeRequest(try reader.read())
-    case 0x09: self = .readByTypeResponse(try reader.read())
-    case 0x0A: self = .readRequest(try reader.read())
-    case 0x0B: self = .readResponse(try reader.read())
-    case 0x0C: self = .readBlobRequest(try reader.read())
-    case 0x0D: self = .readBlobResponse(try reader.read())
-    case 0x0E: self = .readMultipleRequest(try reader.read())
-    case 0x0F: self = .readMultipleResponse(try reader.read())
-    case 0x10: self = .readByGroupTypeRequest(try reader.read())
-    case 0x11: self = .readByGroupTypeResponse(try reader.read())
-    case 0x12: self = .writeRequest(try reader.read())
-    case 0x13: self = .writeResponse(try reader.read())
-    case 0x16: self = .prepareWriteRequest(try reader.read())
-    case 0x17: self = .prepareWriteResponse(try reader.read())
-    case 0x18: self = .executeWriteRequest(try reader.read())
-    case 0x19: self = .executeWriteResponse(try reader.read())
-    case 0x1B: self = .handleValueNotification(try reader.read())
-    case 0x1D: self = .handleValueIndication(try reader.read())
-    case 0x1E: self = .handleValueConfirmation(try reader.read())
-    case 0x20: self = .readMultipleVariableRequest(try reader.read())
-    case 0x21: self = .readMultipleVariableResponse(try reader.read())
-    case 0x23: self = .multipleHandleValueNotification(try reader.read())
-    case 0x52: self = .writeCommand(try reader.read())
-    case 0xD2: self = .signedWriteCommand(try reader.read())
-    default: throw .unknown("Opcode", Int(opcode.rawValue))
-    }
-  }
-
-  /// Passes the message and its type to `visitor`.
-  @inlinable @inline(__always) public func visit(_ visitor: inout some ATTMessageVisitor) throws(WireError) {
-    switch self {
-    case .errorResponse(let m): try visitor.visit(m)
-    case .exchangeMTURequest(let m): try visitor.visit(m)
-    case .exchangeMTUResponse(let m): try visitor.visit(m)
-    case .findInformationRequest(let m): try visitor.visit(m)
-    case .findInformationResponse(let m): try visitor.visit(m)
-    case .findByTypeValueRequest(let m): try visitor.visit(m)
-    case .findByTypeValueResponse(let m): try visitor.visit(m)
-    case .readByTypeRequest(let m): try visitor.visit(m)
-    case .readByTypeResponse(let m): try visitor.visit(m)
-    case .readRequest(let m): try visitor.visit(m)
-    case .readResponse(let m): try visitor.visit(m)
-    case .readBlobRequest(let m): try visitor.visit(m)
-    case .readBlobResponse(let m): try visitor.visit(m)
-    case .readMultipleRequest(let m): try visitor.visit(m)
-    case .readMultipleResponse(let m): try visitor.visit(m)
-    case .readByGroupTypeRequest(let m): try visitor.visit(m)
-    case .readByGroupTypeResponse(let m): try visitor.visit(m)
-    case .writeRequest(let m): try visitor.visit(m)
-    case .writeResponse(let m): try visitor.visit(m)
-    case .prepareWriteRequest(let m): try visitor.visit(m)
-    case .prepareWriteResponse(let m): try visitor.visit(m)
-    case .executeWriteRequest(let m): try visitor.visit(m)
-    case .executeWriteResponse(let m): try visitor.visit(m)
-    case .handleValueNotification(let m): try visitor.visit(m)
-    case .handleValueIndication(let m): try visitor.visit(m)
-    case .handleValueConfirmation(let m): try visitor.visit(m)
-    case .readMultipleVariableRequest(let m): try visitor.visit(m)
-    case .readMultipleVariableResponse(let m): try visitor.visit(m)
-    case .multipleHandleValueNotification(let m): try visitor.visit(m)
-    case .writeCommand(let m): try visitor.visit(m)
-    case .signedWriteCommand(let m): try visitor.visit(m)
-    }
-  }
-}
-
-/// A source of a message's parameters.
-public protocol ATTMessageReader { mutating func read<M: ATTMessage>() throws(WireError) -> M }
-extension WireDecoder: ATTMessageReader {
-  @inlinable @inline(__always) public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
-}
-extension WireArbitrary: ATTMessageReader {
-  public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
-}
-
-/// Receives one message and its type.
-public protocol ATTMessageVisitor { mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) }
-extension WireEncoder: ATTMessageVisitor {
-  @inlinable @inline(__always) public mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) {
-    var opcode = M.opcode
-    try value("Opcode", &opcode)
-    try self.message(message)
-  }
-}
-
-extension ATTPDU {
   /// Appends the PDU, opcode first; ranges are copied from `source`. `output` is unchanged when this throws.
   @inlinable public func encode(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(source) }
@@ -626,17 +497,14 @@ extension ATTPDU {
     unsafe encoder.commit(&output)
   }
 
-  @inlinable public var opcode: ATTOpcode {
-    var opcode = OpcodeOf()
-    do throws(WireError) { try visit(&opcode) } catch {}
-    return opcode.opcode
+  private var facts: WireFacts {
+    var facts = WireFacts()
+    do throws(WireError) { try visit(&facts) } catch {}
+    return facts
   }
+  public var opcode: ATTOpcode { ATTOpcode(rawValue: UInt8(truncatingIfNeeded: facts.number)) }
   /// The Specification's name: `ATT_READ_REQ`.
-  public var name: StaticString {
-    var name = NameOf()
-    do throws(WireError) { try visit(&name) } catch {}
-    return name.name
-  }
+  public var name: StaticString { facts.name }
   /// The fields, the opcode first.
   public var layout: [WireLayout.Field] {
     var layout = WireLayout()
@@ -650,27 +518,4 @@ extension ATTPDU {
     do throws(WireError) { try visit(&describer) } catch {}
     return describer.text
   }
-}
-
-extension WireDescriber: ATTMessageVisitor {
-  public mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) {
-    var message = message
-    try message.fields(&self)
-  }
-}
-extension WireLayout: ATTMessageVisitor {
-  public mutating func visit<M: ATTMessage>(_: M) throws(WireError) {
-    var opcode = M.opcode
-    value("Opcode", &opcode)
-    record(M.self)
-  }
-}
-@usableFromInline struct OpcodeOf: ATTMessageVisitor {
-  @usableFromInline var opcode = ATTOpcode()
-  @inlinable init() {}
-  @inlinable mutating func visit<M: ATTMessage>(_: M) { opcode = M.opcode }
-}
-private struct NameOf: ATTMessageVisitor {
-  var name: StaticString = ""
-  mutating func visit<M: ATTMessage>(_: M) { name = M.name }
 }

@@ -52,31 +52,11 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   /// It also supports BR/EDR.
   public var isDualMode: Bool { lmpFeatures.contains(.leSupported) && !lmpFeatures.contains(.brEDRNotSupported) }
 
-  /// The later events that the controller can send and this stack handles; empty: it needs no mask. Encryption Change
-  /// [v2] is an event since Core 5.3.
-  public var eventMaskPage2: EventMaskPage2 {
-    var mask: EventMaskPage2 = []
-    guard features.contains(.leEncryption) else { return mask }
-    if features.contains(.lePing) { mask.insert(.authenticatedPayloadTimeoutExpired) }
-    if version.hciVersion >= CoreVersion(rawValue: 12) { mask.insert(.encryptionChangeV2) }
-    return mask
-  }
-  /// The LE Meta events that the controller can send and this stack handles. It may refuse a reserved bit, so features come
-  /// first.
-  ///
-  /// LE Directed Advertising Report is not among them: it occurs only with Scanning_Filter_Policy 2 and 3, which this
-  /// stack does not use. Vol 4, Part E, §7.7.65.11.
-  public var leEventMask: LEEventMask {
-    var mask = LEEventMask.standard
-    if features.contains(.connectionParametersRequestProcedure) { mask.insert(.remoteConnectionParameterRequest) }
-    if features.contains(.leDataPacketLengthExtension) { mask.insert(.dataLengthChange) }
-    if features.contains(.le2MPHY) || features.contains(.leCodedPHY) { mask.insert(.phyUpdateComplete) }
-    if features.contains(.llPrivacy) { mask.insert(.enhancedConnectionComplete) }
-    if features.contains(.leExtendedAdvertising) {
-      mask.formUnion([.enhancedConnectionComplete, .extendedAdvertisingReport, .advertisingSetTerminated])
-    }
-    return mask
-  }
+  /// The later events that the controller can send and this stack handles; empty: it needs no mask.
+  public var eventMaskPage2: EventMaskPage2 { UsedEvents(features, version.hciVersion).page2 }
+  /// The LE Meta events that the controller can send and this stack handles. It may refuse a reserved bit, so the mask
+  /// has only those of its features, and the ones of a controller without any.
+  public var leEventMask: LEEventMask { UsedEvents(features, version.hciVersion).le.union(.standard) }
 }
 
 /// Why a controller could not be started.

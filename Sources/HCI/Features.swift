@@ -28,38 +28,60 @@ public struct LMPFeatures: OpenNumber, OptionSet {
   public static var leSupported: LMPFeatures { LMPFeatures(rawValue: 1 << 38) }
 }
 
-/// Which events the controller sends. Vol 4, Part E, §7.3.1: bit n is, for the older events, event code n + 1.
+/// What a controller must have so that it has a command or sends an event. Vol 4, Part E, §3.1, Table 3.1.
+public struct HCIRequirement: BitwiseCopyable, Sendable {
+  private enum Other: BitwiseCopyable, Sendable { case nothing, brEDR, filterAcceptList }
+  private var features = LEFeatures(), alternatives = LEFeatures(), version = CoreVersion(), other = Other.nothing
+
+  public static var nothing: HCIRequirement { HCIRequirement() }
+  /// Each of these features; the commands or events of a later edition also the version of HCI.
+  public static func features(_ features: LEFeatures, since version: CoreVersion = CoreVersion()) -> HCIRequirement {
+    HCIRequirement(features: features, version: version)
+  }
+  /// At least one of these features.
+  public static func oneFeature(of alternatives: LEFeatures) -> HCIRequirement {
+    HCIRequirement(alternatives: alternatives)
+  }
+  /// This version of HCI or a later one.
+  public static func version(_ version: CoreVersion) -> HCIRequirement { HCIRequirement(version: version) }
+  /// BR/EDR, or buffers that it would share.
+  public static var brEDR: HCIRequirement { HCIRequirement(other: .brEDR) }
+  /// A Filter Accept List with entries.
+  public static var filterAcceptList: HCIRequirement { HCIRequirement(other: .filterAcceptList) }
+
+  /// Whether a controller with these properties meets it.
+  public func isMet(
+    by features: LEFeatures, _ version: CoreVersion, hasBREDR: Bool = true, hasFilterAcceptList: Bool = true
+  ) -> Bool {
+    guard features.isSuperset(of: self.features), version >= self.version else { return false }
+    if !alternatives.isEmpty, features.isDisjoint(with: alternatives) { return false }
+    return switch other {
+    case .nothing: true
+    case .brEDR: hasBREDR
+    case .filterAcceptList: hasFilterAcceptList
+    }
+  }
+}
+
+/// Which events the controller sends. Vol 4, Part E, §7.3.1: bit n is event code n + 1.
 public struct EventMask: OpenNumber, OptionSet {
   public var rawValue: UInt64
   @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue }
   @inlinable init(bit: UInt64) { rawValue = 1 << bit }
-  public static var disconnectionComplete: EventMask { EventMask(bit: 4) }
-  public static var encryptionChange: EventMask { EventMask(bit: 7) }
-  public static var readRemoteVersionInformationComplete: EventMask { EventMask(bit: 11) }
-  public static var hardwareError: EventMask { EventMask(bit: 15) }
-  public static var dataBufferOverflow: EventMask { EventMask(bit: 25) }
-  public static var encryptionKeyRefreshComplete: EventMask { EventMask(bit: 47) }
   public static var leMeta: EventMask { EventMask(bit: 61) }
   /// Command Complete, Command Status and Number Of Completed Packets cannot be masked and their bits are reserved, but
   /// on in the default mask; a controller that evaluates them nevertheless must not leave the host without credits.
-  public static var unmaskable: EventMask { EventMask(rawValue: 1 << 13 | 1 << 14 | 1 << 18) }
+  public static var unmaskable: EventMask { [.commandComplete, .commandStatus, .numberOfCompletedPackets] }
   /// The events that this stack uses.
-  public static var standard: EventMask {
-    [
-      .disconnectionComplete, .encryptionChange, .readRemoteVersionInformationComplete, .hardwareError,
-      .dataBufferOverflow, .encryptionKeyRefreshComplete, .leMeta, .unmaskable,
-    ]
-  }
+  public static var standard: EventMask { UsedEvents().page1 }
 }
 
-/// Which of the later events the controller sends. Vol 4, Part E, §7.3.69.
+/// Which of the later events the controller sends. Vol 4, Part E, §7.3.69: bit n is event code n + 64. It sends
+/// Encryption Change [v2] in place of [v1].
 public struct EventMaskPage2: OpenNumber, OptionSet {
   public var rawValue: UInt64
   @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue }
   @inlinable init(bit: UInt64) { rawValue = 1 << bit }
-  public static var authenticatedPayloadTimeoutExpired: EventMaskPage2 { EventMaskPage2(bit: 23) }
-  /// Encryption Change [v2], which the controller then sends in place of [v1].
-  public static var encryptionChangeV2: EventMaskPage2 { EventMaskPage2(bit: 25) }
 }
 
 /// Which LE Meta events the controller sends. Vol 4, Part E, §7.8.1: bit n is subevent code n + 1.
@@ -67,26 +89,49 @@ public struct LEEventMask: OpenNumber, OptionSet {
   public var rawValue: UInt64
   @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue }
   @inlinable init(bit: UInt64) { rawValue = 1 << bit }
-  public static var connectionComplete: LEEventMask { LEEventMask(bit: 0) }
-  public static var advertisingReport: LEEventMask { LEEventMask(bit: 1) }
-  public static var connectionUpdateComplete: LEEventMask { LEEventMask(bit: 2) }
-  public static var readRemoteFeaturesComplete: LEEventMask { LEEventMask(bit: 3) }
-  public static var longTermKeyRequest: LEEventMask { LEEventMask(bit: 4) }
-  public static var remoteConnectionParameterRequest: LEEventMask { LEEventMask(bit: 5) }
-  public static var dataLengthChange: LEEventMask { LEEventMask(bit: 6) }
-  public static var enhancedConnectionComplete: LEEventMask { LEEventMask(bit: 9) }
-  public static var directedAdvertisingReport: LEEventMask { LEEventMask(bit: 10) }
-  public static var phyUpdateComplete: LEEventMask { LEEventMask(bit: 11) }
-  public static var extendedAdvertisingReport: LEEventMask { LEEventMask(bit: 12) }
-  public static var scanTimeout: LEEventMask { LEEventMask(bit: 16) }
-  public static var advertisingSetTerminated: LEEventMask { LEEventMask(bit: 17) }
-  public static var scanRequestReceived: LEEventMask { LEEventMask(bit: 18) }
   /// The events of every LE controller; the value after a reset.
   public static var standard: LEEventMask {
     [
       .connectionComplete, .advertisingReport, .connectionUpdateComplete, .readRemoteFeaturesComplete,
       .longTermKeyRequest,
     ]
+  }
+}
+
+/// The masks of the events that this stack uses, of those that a controller can send.
+struct UsedEvents: EventVisitor {
+  private(set) var page1: EventMask = [], page2: EventMaskPage2 = [], le: LEEventMask = []
+  private let features: LEFeatures, version: CoreVersion
+  init(_ features: LEFeatures = LEFeatures(rawValue: .max), _ version: CoreVersion = CoreVersion(rawValue: .max)) {
+    (self.features, self.version) = (features, version)
+    do throws(WireError) { try HCIEvent.each(&self) } catch {}
+  }
+  mutating func visitEvent<E: HCIEventMessage>(_: E) {
+    guard E.isUsed, E.requirement.isMet(by: features, version) else { return }
+    switch EventMaskBit(E.self) {
+    case .page1(let bit): page1.insert(bit)
+    case .page2(let bit): page2.insert(bit)
+    case .le(let bit):
+      page1.insert(.leMeta)
+      le.insert(bit)
+    case .none: break
+    }
+  }
+}
+/// The bit that masks an event.
+public enum EventMaskBit: BitwiseCopyable, Sendable {
+  case page1(EventMask), page2(EventMaskPage2), le(LEEventMask)
+  /// Vendor-specific, or without a bit.
+  case none
+  public init<E: HCIEventMessage>(_: E.Type) {
+    self =
+      if let subevent = E.subevent { .le(LEEventMask(bit: UInt64(subevent - 1))) } else {
+        switch E.code {
+        case 1...64: .page1(EventMask(bit: UInt64(E.code - 1)))
+        case 65..<128: .page2(EventMaskPage2(bit: UInt64(E.code - 64)))
+        default: .none
+        }
+      }
   }
 }
 

@@ -1,117 +1,10 @@
 import BindruneWire
 
-/// A decoded event. Vol 4, Part E, §5.4.4 and §7.7; the LE Meta events (§7.7.65) are cases like the others.
-///
-/// The package's only switches over events are the two here: a new event is one case and one line in each.
-public enum HCIEvent: BitwiseCopyable, Sendable {
-  case disconnectionComplete(DisconnectionComplete)
-  case encryptionChange(EncryptionChange)
-  case readRemoteVersionInformationComplete(ReadRemoteVersionInformationComplete)
-  case commandComplete(CommandComplete)
-  case commandStatus(CommandStatus)
-  case hardwareError(HardwareError)
-  case numberOfCompletedPackets(NumberOfCompletedPackets)
-  case dataBufferOverflow(DataBufferOverflow)
-  case encryptionKeyRefreshComplete(EncryptionKeyRefreshComplete)
-  case authenticatedPayloadTimeoutExpired(AuthenticatedPayloadTimeoutExpired)
-  case encryptionChangeV2(EncryptionChangeV2)
-  case leConnectionComplete(LEConnectionComplete)
-  case leAdvertisingReport(LEAdvertisingReport)
-  case leConnectionUpdateComplete(LEConnectionUpdateComplete)
-  case leReadRemoteFeaturesComplete(LEReadRemoteFeaturesComplete)
-  case leLongTermKeyRequest(LELongTermKeyRequest)
-  case leRemoteConnectionParameterRequest(LERemoteConnectionParameterRequest)
-  case leDataLengthChange(LEDataLengthChange)
-  case leEnhancedConnectionComplete(LEEnhancedConnectionComplete)
-  case leDirectedAdvertisingReport(LEDirectedAdvertisingReport)
-  case lePHYUpdateComplete(LEPHYUpdateComplete)
-  case leExtendedAdvertisingReport(LEExtendedAdvertisingReport)
-  case leScanTimeout(LEScanTimeout)
-  case leAdvertisingSetTerminated(LEAdvertisingSetTerminated)
-  case leScanRequestReceived(LEScanRequestReceived)
-  /// An LE Meta event of another subevent code, with what follows the code.
-  case unknownLE(subevent: UInt8, Octets)
-  /// Event code 0xFF: vendor-specific.
-  case vendor(Octets)
-  /// Any other event code.
-  case unknown(code: UInt8, Octets)
-
-  /// An event with the parameters from `reader`; nil when this stack does not support it.
-  init?<R: EventReader>(code: UInt8, subevent: UInt8, _ reader: inout R) throws(WireError) {
-    switch code {
-    case 0x05: self = .disconnectionComplete(try reader.read())
-    case 0x08: self = .encryptionChange(try reader.read())
-    case 0x0C: self = .readRemoteVersionInformationComplete(try reader.read())
-    case 0x0E: self = .commandComplete(try reader.read())
-    case 0x0F: self = .commandStatus(try reader.read())
-    case 0x10: self = .hardwareError(try reader.read())
-    case 0x13: self = .numberOfCompletedPackets(try reader.read())
-    case 0x1A: self = .dataBufferOverflow(try reader.read())
-    case 0x30: self = .encryptionKeyRefreshComplete(try reader.read())
-    case 0x3E:
-      switch subevent {
-      case 0x01: self = .leConnectionComplete(try reader.read())
-      case 0x02: self = .leAdvertisingReport(try reader.read())
-      case 0x03: self = .leConnectionUpdateComplete(try reader.read())
-      case 0x04: self = .leReadRemoteFeaturesComplete(try reader.read())
-      case 0x05: self = .leLongTermKeyRequest(try reader.read())
-      case 0x06: self = .leRemoteConnectionParameterRequest(try reader.read())
-      case 0x07: self = .leDataLengthChange(try reader.read())
-      case 0x0A: self = .leEnhancedConnectionComplete(try reader.read())
-      case 0x0B: self = .leDirectedAdvertisingReport(try reader.read())
-      case 0x0C: self = .lePHYUpdateComplete(try reader.read())
-      case 0x0D: self = .leExtendedAdvertisingReport(try reader.read())
-      case 0x11: self = .leScanTimeout(try reader.read())
-      case 0x12: self = .leAdvertisingSetTerminated(try reader.read())
-      case 0x13: self = .leScanRequestReceived(try reader.read())
-      default: return nil
-      }
-    case 0x57: self = .authenticatedPayloadTimeoutExpired(try reader.read())
-    case 0x59: self = .encryptionChangeV2(try reader.read())
-    default: return nil
-    }
-  }
-
-  /// Passes the event to `visitor`, except `.unknown`, `.unknownLE` and `.vendor`.
-  public func visit<V: EventVisitor>(_ visitor: inout V) throws(WireError) {
-    switch self {
-    case .disconnectionComplete(let event): try visitor.visit(event)
-    case .encryptionChange(let event): try visitor.visit(event)
-    case .readRemoteVersionInformationComplete(let event): try visitor.visit(event)
-    case .commandComplete(let event): try visitor.visit(event)
-    case .commandStatus(let event): try visitor.visit(event)
-    case .hardwareError(let event): try visitor.visit(event)
-    case .numberOfCompletedPackets(let event): try visitor.visit(event)
-    case .dataBufferOverflow(let event): try visitor.visit(event)
-    case .encryptionKeyRefreshComplete(let event): try visitor.visit(event)
-    case .authenticatedPayloadTimeoutExpired(let event): try visitor.visit(event)
-    case .encryptionChangeV2(let event): try visitor.visit(event)
-    case .leConnectionComplete(let event): try visitor.visit(event)
-    case .leAdvertisingReport(let event): try visitor.visit(event)
-    case .leConnectionUpdateComplete(let event): try visitor.visit(event)
-    case .leReadRemoteFeaturesComplete(let event): try visitor.visit(event)
-    case .leLongTermKeyRequest(let event): try visitor.visit(event)
-    case .leRemoteConnectionParameterRequest(let event): try visitor.visit(event)
-    case .leDataLengthChange(let event): try visitor.visit(event)
-    case .leEnhancedConnectionComplete(let event): try visitor.visit(event)
-    case .leDirectedAdvertisingReport(let event): try visitor.visit(event)
-    case .lePHYUpdateComplete(let event): try visitor.visit(event)
-    case .leExtendedAdvertisingReport(let event): try visitor.visit(event)
-    case .leScanTimeout(let event): try visitor.visit(event)
-    case .leAdvertisingSetTerminated(let event): try visitor.visit(event)
-    case .leScanRequestReceived(let event): try visitor.visit(event)
-    case .unknownLE, .vendor, .unknown: break
-    }
-  }
+/// Receives one event and its type: also what masks it.
+public protocol EventVisitor { mutating func visitEvent<E: HCIEventMessage>(_ event: E) throws(WireError) }
+extension EventVisitor where Self: WireMessageVisitor {
+  @inlinable public mutating func visitEvent<E: HCIEventMessage>(_ event: E) throws(WireError) { try visit(event) }
 }
-
-/// A source of an event's parameters.
-protocol EventReader { mutating func read<E: HCIEventMessage>() throws(WireError) -> E }
-extension WireDecoder: EventReader {
-  mutating func read<E: HCIEventMessage>() throws(WireError) -> E { try message(E.self) }
-}
-/// Receives one event and its type.
-public protocol EventVisitor { mutating func visit<E: HCIEventMessage>(_ event: E) throws(WireError) }
 
 extension HCIEvent {
   /// The event in `packet`, H4 packet type octet first. Ranges in it refer to `packet`.
@@ -136,7 +29,7 @@ extension HCIEvent {
 
   /// The event with default parameters; nil when this stack does not support it. `subevent` applies to code 0x3E only.
   public init?(default code: UInt8, subevent: UInt8 = 0) {
-    var defaults = Defaults()
+    var defaults = WireDefaults()
     do throws(WireError) {
       guard let event = try HCIEvent(code: code, subevent: subevent, &defaults) else { return nil }
       self = event
@@ -145,21 +38,29 @@ extension HCIEvent {
     }
   }
 
-  public var code: UInt8 { facts.code }
-  /// The subevent code of an LE Meta event.
-  public var subevent: UInt8? { facts.subevent }
-  /// `HCI_LE_Connection_Complete`; `Unknown Event` for one that this stack does not support.
-  public var name: StaticString { facts.name }
-  private var facts: Facts {
-    var facts = Facts()
+  public var code: UInt8 {
     switch self {
-    case .unknownLE(let subevent, _):
-      facts.code = 0x3E
-      facts.subevent = subevent
-    case .vendor: facts.code = 0xFF
-    case .unknown(let code, _): facts.code = code
-    default: do throws(WireError) { try visit(&facts) } catch {}
+    case .unknownLE: 0x3E
+    case .vendor: 0xFF
+    case .unknown(let code, _): code
+    default: UInt8(truncatingIfNeeded: facts.number)
     }
+  }
+  /// The subevent code of an LE Meta event.
+  public var subevent: UInt8? {
+    if case .unknownLE(let subevent, _) = self { return subevent }
+    return code == 0x3E ? UInt8(truncatingIfNeeded: facts.number >> 8) : nil
+  }
+  /// `HCI_LE_Connection_Complete`; `Unknown Event` for one that this stack does not support.
+  public var name: StaticString {
+    switch self {
+    case .unknownLE, .vendor, .unknown: "Unknown Event"
+    default: facts.name
+    }
+  }
+  private var facts: WireFacts {
+    var facts = WireFacts()
+    do throws(WireError) { try visit(&facts) } catch {}
     return facts
   }
 
@@ -169,10 +70,11 @@ extension HCIEvent {
     try output.appendAll { output, start throws(WireError) in
       try EventHeader(code).encode(into: &output, from: source)
       var encoder = unsafe WireEncoder(&output, source)
-      if var subevent { try encoder.value("Subevent_Code", &subevent) }
       switch self {
-      case .unknownLE(_, var parameters), .vendor(var parameters), .unknown(_, var parameters):
+      case .unknownLE(var subevent, var parameters):
+        try encoder.value("Subevent_Code", &subevent)
         try encoder.octets("Parameters", &parameters)
+      case .vendor(var parameters), .unknown(_, var parameters): try encoder.octets("Parameters", &parameters)
       default: try visit(&encoder)
       }
       unsafe encoder.commit(&output)
@@ -182,29 +84,19 @@ extension HCIEvent {
 
   /// The parameters as text; the return parameters of a Command Complete by their names.
   public func describe(in packet: Span<UInt8>) -> String {
-    unsafe packet.withUnsafeBufferPointer { bytes in
-      var text = unsafe Text(bytes)
-      switch self {
-      case .unknownLE(_, let parameters), .vendor(let parameters), .unknown(_, let parameters):
-        text.text = unsafe UnknownParameters(parameters: parameters).description(in: bytes.span)
-      case .commandComplete(let event):
-        let returned = unsafe (AnyCommand(default: event.commandOpcode) ?? .unknown(event.commandOpcode, Octets()))
-          .describe(return: event.returnParameters, in: bytes.span)
-        text.text =
-          "Num_HCI_Command_Packets: \(event.numHCICommandPackets), "
-          + "Command_Opcode: \(event.commandOpcode.text)" + (returned.isEmpty ? "" : ", " + returned)
-      default: do throws(WireError) { try visit(&text) } catch {}
-      }
-      return text.text
+    defer { extendLifetime(packet) }
+    switch self {
+    case .unknownLE(_, let parameters), .vendor(let parameters), .unknown(_, let parameters):
+      return UnknownParameters(parameters: parameters).description(in: packet)
+    case .commandComplete(let event):
+      let returned = (AnyCommand(default: event.commandOpcode) ?? .unknown(event.commandOpcode, Octets()))
+        .describe(return: event.returnParameters, in: packet)
+      return "Num_HCI_Command_Packets: \(event.numHCICommandPackets), "
+        + "Command_Opcode: \(event.commandOpcode.text)" + (returned.isEmpty ? "" : ", " + returned)
+    default:
+      var describer = unsafe WireDescriber(packet)
+      do throws(WireError) { try visit(&describer) } catch {}
+      return describer.text
     }
-  }
-}
-
-private struct Facts: EventVisitor {
-  var code: UInt8 = 0, subevent: UInt8?, name: StaticString = "Unknown Event"
-  mutating func visit<E: HCIEventMessage>(_: E) {
-    code = E.code
-    subevent = E.subevent
-    name = E.name
   }
 }

@@ -12,14 +12,14 @@ public enum HCIDirection: BitwiseCopyable, Sendable, Hashable {
 }
 
 /// A command: its parameters and return parameters. Vol 4, Part E, §7.
-public protocol HCICommand: WireRecord {
+///
+/// `Scripts/messages` writes the list of all from these declarations: `CommandList.swift`.
+public protocol HCICommand: WireMessage {
   static var opcode: HCIOpcode { get }
-  /// The Specification's name: `HCI_LE_Set_Scan_Enable`.
-  static var name: StaticString { get }
-  /// Where the Specification defines it: `Vol 4, Part E, §7.8.11`.
-  static var section: StaticString { get }
   /// Its bit of Read Local Supported Commands; nil if it has none.
   static var supportedBit: SupportedCommandBit? { get }
+  /// What a controller that has it must have.
+  static var requirement: HCIRequirement { get }
   /// The return parameters of Command Complete, Status first.
   associatedtype Return: CommandReturn = StatusReturn
   /// The answer is an immediate Command Status and a later event, instead of Command Complete.
@@ -28,6 +28,8 @@ public protocol HCICommand: WireRecord {
   static var isDispensable: Bool { get }
 }
 extension HCICommand {
+  public static var messageNumber: UInt16 { opcode.rawValue }
+  public static var requirement: HCIRequirement { .nothing }
   public static var isAnsweredByStatus: Bool { false }
   public static var isDispensable: Bool { false }
 }
@@ -54,21 +56,33 @@ public struct ConnectionReturn: CommandReturn {
 }
 
 /// The parameters of an event. Vol 4, Part E, §7.7.
-public protocol HCIEventMessage: WireRecord {
+///
+/// `Scripts/messages` writes the list of all from these declarations: `EventList.swift`. The masks derive from the list:
+/// see `EventMask`.
+public protocol HCIEventMessage: WireMessage {
   static var code: UInt8 { get }
   /// Of LE Meta events only.
   static var subevent: UInt8? { get }
-  /// The Specification's name: `HCI_LE_Connection_Complete`.
-  static var name: StaticString { get }
-  /// Where the Specification defines it: `Vol 4, Part E, §7.7.65.1`.
-  static var section: StaticString { get }
+  /// What a controller that sends it must have.
+  static var requirement: HCIRequirement { get }
+  /// The host evaluates it, and so does not mask it.
+  static var isUsed: Bool { get }
 }
 /// An LE Meta event: code 0x3E, identified by the octet after the header. Vol 4, Part E, §7.7.65.
 public protocol LEMetaMessage: HCIEventMessage { static var subeventCode: UInt8 { get } }
-extension HCIEventMessage { public static var subevent: UInt8? { nil } }
+extension HCIEventMessage {
+  public static var messageNumber: UInt16 { UInt16(code) | UInt16(subevent ?? 0) << 8 }
+  public static var subevent: UInt8? { nil }
+  public static var requirement: HCIRequirement { .nothing }
+  public static var isUsed: Bool { true }
+}
 extension LEMetaMessage {
   public static var code: UInt8 { 0x3E }
   public static var subevent: UInt8? { subeventCode }
+  @inlinable @inline(__always) public static func identify(_ visit: inout some FieldVisitor) throws(WireError) {
+    var subevent = subeventCode
+    try visit.value("Subevent_Code", &subevent)
+  }
 }
 
 /// The header of a command, H4 packet type octet included.
@@ -180,13 +194,12 @@ extension HCIEventMessage {
   /// Appends the whole packet, H4 packet type octet first; ranges are copied from `source`.
   /// `output` is unchanged when this throws.
   public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
+    defer { extendLifetime(source) }
     try output.appendAll { output, start throws(WireError) in
       try EventHeader(Self.code).encode(into: &output, from: source)
-      if let subevent = Self.subevent {
-        guard output.freeCapacity > 0 else { throw .noRoom("Subevent_Code", needed: 1, available: 0) }
-        output.append(subevent)
-      }
-      try encode(into: &output, from: source)
+      var encoder = unsafe WireEncoder(&output, source)
+      try encoder.visit(self)
+      unsafe encoder.commit(&output)
       try EventHeader.close(&output, from: start)
     }
   }

@@ -36,29 +36,52 @@ public struct SignalHeader: WireRecord {
 }
 
 /// The fields of a signaling command.
-public protocol L2CAPSignal: WireRecord {
-  static var code: SignalCode { get }
-  /// Where the Specification defines it: `Vol 3, Part A, §4.20`.
-  static var section: StaticString { get }
-}
-extension L2CAPSignal {
+///
+/// `Scripts/messages` writes the list of all from these declarations: `SignalList.swift`.
+public protocol L2CAPSignal: WireMessage { static var code: SignalCode { get } }
+extension L2CAPSignal { public static var messageNumber: UInt16 { UInt16(code.rawValue) } }
+
+extension AnySignal {
+  /// The command in `frame`, header first; nil when this stack does not support its code. Ranges in it refer to `frame`.
+  public init?(_ frame: Span<UInt8>) throws(WireError) {
+    defer { extendLifetime(frame) }
+    var decoder = try unsafe WireDecoder(frame), header = SignalHeader()
+    try header.fields(&decoder)
+    try self.init(header.code, &decoder)
+  }
+  public var code: SignalCode {
+    var facts = WireFacts()
+    do throws(WireError) { try visit(&facts) } catch {}
+    return SignalCode(rawValue: UInt8(truncatingIfNeeded: facts.number))
+  }
   /// Appends the whole command. Ranges are copied from `source`. The caller guarantees room.
   public func writeCommand(
     identifier: UInt8, into output: inout OutputRawSpan, from source: Span<UInt8>
   ) throws(WireError) {
+    defer { extendLifetime(source) }
     let start = output.byteCount
     var header = SignalHeader()
-    header.code = Self.code
+    header.code = code
     header.identifier = identifier
     try header.encode(into: &output, from: source)
-    try encode(into: &output, from: source)
+    var encoder = unsafe WireEncoder(&output, source)
+    try visit(&encoder)
+    unsafe encoder.commit(&output)
     output.patch(UInt16(output.byteCount - start - SignalHeader.count), at: start + 2)
+  }
+  /// The fields as text.
+  public func describe(in frame: Span<UInt8>) -> String {
+    defer { extendLifetime(frame) }
+    var describer = unsafe WireDescriber(frame)
+    do throws(WireError) { try visit(&describer) } catch {}
+    return describer.text
   }
 }
 
 /// L2CAP_COMMAND_REJECT_RSP. Vol 3, Part A, §4.1.
 public struct CommandRejectResponse: L2CAPSignal {
   @inlinable public static var code: SignalCode { 0x01 }
+  public static var name: StaticString { "L2CAP_COMMAND_REJECT_RSP" }
   public static var section: StaticString { "Vol 3, Part A, §4.1" }
   public var reason = RejectReason.commandNotUnderstood
   /// Empty; or the MTU_sig in force (2 octets); or the local and remote channel IDs (4 octets).
@@ -82,6 +105,7 @@ public struct RejectReason: OpenNumber {
 /// L2CAP_DISCONNECTION_REQ. Vol 3, Part A, §4.6. Fixed channels cannot be disconnected, so it is rejected.
 public struct DisconnectionRequest: L2CAPSignal {
   @inlinable public static var code: SignalCode { 0x06 }
+  public static var name: StaticString { "L2CAP_DISCONNECTION_REQ" }
   public static var section: StaticString { "Vol 3, Part A, §4.6" }
   /// The channel's number at the receiver.
   public var destinationCID = ChannelID()
@@ -97,6 +121,7 @@ public struct DisconnectionRequest: L2CAPSignal {
 /// L2CAP_CONNECTION_PARAMETER_UPDATE_REQ. Vol 3, Part A, §4.20. From the peripheral to the central only.
 public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
   @inlinable public static var code: SignalCode { 0x12 }
+  public static var name: StaticString { "L2CAP_CONNECTION_PARAMETER_UPDATE_REQ" }
   public static var section: StaticString { "Vol 3, Part A, §4.20" }
   /// Not more than `intervalMax`.
   public var intervalMin = ConnectionInterval(rawValue: 24)
@@ -131,6 +156,7 @@ public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
 /// L2CAP_CONNECTION_PARAMETER_UPDATE_RSP. Vol 3, Part A, §4.21.
 public struct ConnectionParameterUpdateResponse: L2CAPSignal {
   @inlinable public static var code: SignalCode { 0x13 }
+  public static var name: StaticString { "L2CAP_CONNECTION_PARAMETER_UPDATE_RSP" }
   public static var section: StaticString { "Vol 3, Part A, §4.21" }
   /// 0 accepted, 1 rejected.
   public var result: UInt16 = 0
@@ -233,33 +259,25 @@ struct SignalingChannel: ~Copyable {
       guard SignalHeader.count + Int(header.length) == frame.count else {
         throw .wrongLength("Length", Int(header.length), expected: frame.count - SignalHeader.count)
       }
-      switch code {
-      case ConnectionParameterUpdateRequest.code:
-        try receive(SignalingChannel.decode(frame), identifier, from: link, &effects)
-      case ConnectionParameterUpdateResponse.code:
-        let response: ConnectionParameterUpdateResponse = try SignalingChannel.decode(frame)
+      switch try AnySignal(frame) {
+      case .connectionParameterUpdateRequest(let request):
+        receive(request, identifier, from: link, &effects)
+      case .connectionParameterUpdateResponse(let response):
         receive(answer: response.result == 0 ? .accepted : .rejected, code, identifier, from: link, &effects)
-      case CommandRejectResponse.code:
-        let response: CommandRejectResponse = try SignalingChannel.decode(frame)
+      case .commandRejectResponse(let response):
         receive(answer: .notUnderstood(response.reason), code, identifier, from: link, &effects)
-      case DisconnectionRequest.code:
-        let request: DisconnectionRequest = try SignalingChannel.decode(frame)
+      case .disconnectionRequest(let request):
         let content = Answer.Content.invalidCID(local: request.destinationCID, remote: request.sourceCID)
         effects.report(answer(identifier, content) ? .rejectedSignal(code) : .tooManySignals(code), link)
-      case _ where code.isRequest:
+      case nil where code.isRequest:
         effects.report(answer(identifier, .notUnderstood) ? .rejectedSignal(code) : .tooManySignals(code), link)
-      default:
+      case nil:
         effects.report(.unexpectedSignal(code, identifier: identifier), link)
       }
     } catch {
       let isAnswered = !code.isRequest || answer(identifier, .notUnderstood)
       effects.report(isAnswered ? .malformedSignal(code, error) : .tooManySignals(code), link)
     }
-  }
-
-  /// Decodes the fields after the header.
-  private static func decode<M: L2CAPSignal>(_ frame: Span<UInt8>) throws(WireError) -> M {
-    try WireDecoder.decode(M.self, frame, from: SignalHeader.count)
   }
 
   private mutating func receive(
@@ -316,7 +334,7 @@ struct SignalingChannel: ~Copyable {
     // 1 … 255 in turn: each is reused only after all others. Vol 3, Part A, §4.
     lastIdentifier = lastIdentifier == 255 ? 1 : lastIdentifier + 1
     ours = .awaiting(identifier: lastIdentifier, deadline: now + SignalingChannel.responseTimeout)
-    write(request, lastIdentifier, into: &output)
+    write(.connectionParameterUpdateRequest(request), lastIdentifier, into: &output)
     return true
   }
   private func write(_ answer: Answer, into output: inout OutputRawSpan) {
@@ -324,7 +342,7 @@ struct SignalingChannel: ~Copyable {
     switch answer.content {
     case .parameterUpdate(let accepted):
       let response = ConnectionParameterUpdateResponse.with { $0.result = accepted ? 0 : 1 }
-      return write(response, answer.identifier, into: &output)
+      return write(.connectionParameterUpdateResponse(response), answer.identifier, into: &output)
     case .notUnderstood: break
     case .mtuExceeded:
       let mtu = UInt16(L2CAPChannel.leSignaling.lengths.upperBound)
@@ -335,10 +353,10 @@ struct SignalingChannel: ~Copyable {
       reject.reasonData = Octets(
         [local, remote].flatMap { [UInt8($0.rawValue & 0xFF), UInt8($0.rawValue >> 8)] }, in: &data)
     }
-    write(reject, answer.identifier, data, into: &output)
+    write(.commandRejectResponse(reject), answer.identifier, data, into: &output)
   }
   private func write(
-    _ signal: some L2CAPSignal, _ identifier: UInt8, _ data: [UInt8] = [], into output: inout OutputRawSpan
+    _ signal: AnySignal, _ identifier: UInt8, _ data: [UInt8] = [], into output: inout OutputRawSpan
   ) {
     do throws(WireError) {
       try signal.writeCommand(identifier: identifier, into: &output, from: data.span)

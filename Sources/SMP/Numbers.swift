@@ -6,25 +6,6 @@ public struct SMPCode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
   @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
   @inlinable @inline(__always) public init(integerLiteral value: UInt8) { rawValue = value }
   @inlinable @inline(__always) public init() { rawValue = 0 }
-
-  @inlinable public static var pairingRequest: SMPCode { 0x01 }
-  @inlinable public static var pairingResponse: SMPCode { 0x02 }
-  @inlinable public static var pairingConfirm: SMPCode { 0x03 }
-  @inlinable public static var pairingRandom: SMPCode { 0x04 }
-  @inlinable public static var pairingFailed: SMPCode { 0x05 }
-  @inlinable public static var encryptionInformation: SMPCode { 0x06 }
-  @inlinable public static var centralIdentification: SMPCode { 0x07 }
-  @inlinable public static var identityInformation: SMPCode { 0x08 }
-  @inlinable public static var identityAddressInformation: SMPCode { 0x09 }
-  @inlinable public static var signingInformation: SMPCode { 0x0A }
-  @inlinable public static var securityRequest: SMPCode { 0x0B }
-  @inlinable public static var pairingPublicKey: SMPCode { 0x0C }
-  @inlinable public static var pairingDHKeyCheck: SMPCode { 0x0D }
-  @inlinable public static var pairingKeypressNotification: SMPCode { 0x0E }
-
-  /// The 14 codes of the Specification; all others are reserved, and their PDUs ignored (§3.3).
-  public static var all: [SMPCode] { (0x01...0x0E).map { SMPCode(rawValue: $0) } }
-  public var isKnown: Bool { (0x01...0x0E).contains(rawValue) }
 }
 
 /// What a device can show its user, and ask. Vol 3, Part H, §3.5.1, Table 3.4; §2.3.2.
@@ -217,7 +198,7 @@ extension SMPCode: CustomStringConvertible {
   public var text: String { description }
   /// The Specification's name; `nil` for a reserved code.
   public var name: StaticString? {
-    var defaults = Defaults()
+    var defaults = WireDefaults()
     do throws(WireError) { return try SMPPDU(self, &defaults).name } catch { return nil }
   }
 }
@@ -262,8 +243,4 @@ private func named(_ name: StaticString?, _ number: some OpenNumber) -> String {
 private func listed(_ names: [StaticString], _ number: some OpenNumber) -> String {
   let code = "0x" + hexDigits(number.wire, 2)
   return names.isEmpty ? code : names.map { "\($0)" }.joined(separator: ", ") + " (\(code))"
-}
-/// The default parameters.
-private struct Defaults: SMPMessageReader {
-  func read<M: SMPMessage>() -> M { M() }
 }

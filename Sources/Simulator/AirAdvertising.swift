@@ -362,7 +362,7 @@ extension VirtualController {
     _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: Identified, local: DeviceAddress,
     _ parameters: LinkParameters, now: Instant
   ) {
-    if leEventMask.contains(.enhancedConnectionComplete) {
+    if isEnabled(LEEnhancedConnectionComplete.self) {
       let event = LEEnhancedConnectionComplete.with {
         $0.status = status
         $0.connectionHandle = handle

@@ -102,7 +102,7 @@ extension Air {
     typealias Event = LERemoteConnectionParameterRequest
     let i = medium.links[id][role].controller.index
     guard controllers[i].has(.connectionParametersRequestProcedure) else { return refuse(pdu, id, role) }
-    guard controllers[i].isEnabled(Event.code, Event.subevent) else {
+    guard controllers[i].isEnabled(Event.self) else {
       return reply(.reject(type: pdu.type, error: .unsupportedRemoteFeature), id, role)
     }
     medium.links[id][role].unanswered.insert(.parameterRequest)

@@ -117,7 +117,7 @@ extension Air {
     medium.links[id][role].encryption = .awaitingHost(central: central, peripheral: peripheral, isRefresh: isRefresh)
     medium.proceed(.encryptionResponse(keyDiversifier: peripheral), (id, role))
     // A host that does not want the question has no key. Vol 4, Part E, §7.7.65.5.
-    guard controllers[i].isEnabled(LELongTermKeyRequest.code, LELongTermKeyRequest.subevent) else {
+    guard controllers[i].isEnabled(LELongTermKeyRequest.self) else {
       return medium.refuseKey((id, role))
     }
     let event = LELongTermKeyRequest.with {
@@ -178,7 +178,7 @@ extension VirtualController {
   /// The central's controller gave up (`status`), or the link is encrypted. Version [v2] of the event takes the place of
   /// [v1] if the host wants it. Over LE the link layer's key always has 16 octets.
   mutating func reportEncryption(_ status: HCIStatus, _ handle: ConnectionHandle, now: Instant) {
-    if isEnabled(EncryptionChangeV2.code, nil) {
+    if isEnabled(EncryptionChangeV2.self) {
       let event = EncryptionChangeV2.with {
         $0.status = status
         $0.connectionHandle = handle

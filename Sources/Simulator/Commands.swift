@@ -2,11 +2,26 @@ import BindruneToolbox
 import BindruneWire
 import HCI
 
-/// A command that the simulated controller supports.
-protocol Executable: HCICommand {
+/// A command that the simulated controller supports. `Scripts/messages` writes `perform`, which runs it.
+protocol Simulated: HCICommand {
+  /// Executes the command and answers it.
+  func run(on controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>)
+}
+/// One whose answer is a Command Status, or return parameters without octets of free length.
+protocol Executable: Simulated {
   /// Executes the command, and returns its return parameters. If the answer is a Command Status, only the status
   /// counts. What must follow the answer goes into `medium.errands`.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return
+}
+extension Executable {
+  func run(on controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) {
+    let result = execute(&controller, &medium, packet)
+    if Self.isAnsweredByStatus {
+      controller.answer(Self.opcode, result.status, now: medium.now)
+    } else {
+      controller.complete(Self.self, result, now: medium.now)
+    }
+  }
 }
 extension CommandReturn {
   init(_ status: HCIStatus) {
@@ -45,167 +60,20 @@ extension VirtualController {
     }
   }
   private mutating func obey(_ opcode: HCIOpcode, _ packet: Span<UInt8>, _ medium: inout Medium) throws(WireError) {
-    guard knows(opcode) else { return complete(opcode, .unknownHCICommand, now: medium.now) }
+    guard configuration.knows(opcode) else { return complete(opcode, .unknownHCICommand, now: medium.now) }
     perform(try AnyCommand(packet), packet, &medium)
   }
 
-  mutating func run<C: Executable>(_ command: C, _ packet: Span<UInt8>, _ medium: inout Medium) {
-    let result = command.execute(&self, &medium, packet)
-    if C.isAnsweredByStatus {
-      answer(C.opcode, result.status, now: medium.now)
-    } else {
-      complete(C.self, result, now: medium.now)
+  /// Vol 4, Part E, §7.3.1, §7.3.69 and §7.8.1. Command answers and Number Of Completed Packets bypass this: they cannot
+  /// be masked.
+  func isEnabled<E: HCIEventMessage>(_: E.Type) -> Bool {
+    guard configuration.meets(E.requirement) else { return false }
+    return switch EventMaskBit(E.self) {
+    case .page1(let bit): eventMask.contains(bit)
+    case .page2(let bit): eventMaskPage2.contains(bit)
+    case .le(let bit): eventMask.contains(.leMeta) && leEventMask.contains(bit)
+    case .none: true
     }
-  }
-  private mutating func perform(_ command: AnyCommand, _ packet: Span<UInt8>, _ medium: inout Medium) {
-    switch command {
-    case .disconnect(let command): run(command, packet, &medium)
-    case .readRemoteVersionInformation(let command): run(command, packet, &medium)
-    case .setEventMask(let command): run(command, packet, &medium)
-    case .reset(let command): run(command, packet, &medium)
-    case .readTransmitPowerLevel(let command): run(command, packet, &medium)
-    case .setControllerToHostFlowControl(let command): run(command, packet, &medium)
-    case .hostBufferSize(let command): run(command, packet, &medium)
-    case .setEventMaskPage2(let command): run(command, packet, &medium)
-    case .hostNumberOfCompletedPackets(let command): perform(command, packet, &medium)
-    case .writeLEHostSupport(let command): run(command, packet, &medium)
-    case .readAuthenticatedPayloadTimeout(let command): run(command, packet, &medium)
-    case .writeAuthenticatedPayloadTimeout(let command): run(command, packet, &medium)
-    case .readLocalVersionInformation(let command): run(command, packet, &medium)
-    case .readLocalSupportedCommands: completeSupportedCommands(now: medium.now)
-    case .readLocalSupportedFeatures(let command): run(command, packet, &medium)
-    case .readBufferSize(let command): run(command, packet, &medium)
-    case .readBDADDR(let command): run(command, packet, &medium)
-    case .leSetEventMask(let command): run(command, packet, &medium)
-    case .leReadBufferSize(let command): run(command, packet, &medium)
-    case .leReadBufferSizeV2(let command): run(command, packet, &medium)
-    case .leReadLocalSupportedFeatures(let command): run(command, packet, &medium)
-    case .leSetRandomAddress(let command): run(command, packet, &medium)
-    case .leSetAdvertisingParameters(let command): run(command, packet, &medium)
-    case .leReadAdvertisingPhysicalChannelTxPower(let command): run(command, packet, &medium)
-    case .leSetAdvertisingData(let command): run(command, packet, &medium)
-    case .leSetScanResponseData(let command): run(command, packet, &medium)
-    case .leSetAdvertisingEnable(let command): run(command, packet, &medium)
-    case .leSetScanParameters(let command): run(command, packet, &medium)
-    case .leSetScanEnable(let command): run(command, packet, &medium)
-    case .leSetExtendedAdvertisingParameters(let command): run(command, packet, &medium)
-    case .leSetAdvertisingSetRandomAddress(let command): run(command, packet, &medium)
-    case .leSetExtendedAdvertisingData(let command): run(command, packet, &medium)
-    case .leSetExtendedScanResponseData(let command): run(command, packet, &medium)
-    case .leSetExtendedAdvertisingEnable(let command): run(command, packet, &medium)
-    case .leReadMaximumAdvertisingDataLength(let command): run(command, packet, &medium)
-    case .leReadNumberOfSupportedAdvertisingSets(let command): run(command, packet, &medium)
-    case .leRemoveAdvertisingSet(let command): run(command, packet, &medium)
-    case .leClearAdvertisingSets(let command): run(command, packet, &medium)
-    case .leSetExtendedScanParameters(let command): run(command, packet, &medium)
-    case .leSetExtendedScanEnable(let command): run(command, packet, &medium)
-    case .leCreateConnection(let command): run(command, packet, &medium)
-    case .leExtendedCreateConnection(let command): run(command, packet, &medium)
-    case .leCreateConnectionCancel(let command): run(command, packet, &medium)
-    case .leReadFilterAcceptListSize(let command): run(command, packet, &medium)
-    case .leClearFilterAcceptList(let command): run(command, packet, &medium)
-    case .leAddDeviceToFilterAcceptList(let command): run(command, packet, &medium)
-    case .leRemoveDeviceFromFilterAcceptList(let command): run(command, packet, &medium)
-    case .leConnectionUpdate(let command): run(command, packet, &medium)
-    case .leReadRemoteFeatures(let command): run(command, packet, &medium)
-    case .leLongTermKeyRequestReply(let command): run(command, packet, &medium)
-    case .leLongTermKeyRequestNegativeReply(let command): run(command, packet, &medium)
-    case .leRemoteConnectionParameterRequestReply(let command): run(command, packet, &medium)
-    case .leRemoteConnectionParameterRequestNegativeReply(let command): run(command, packet, &medium)
-    case .leSetDataLength(let command): run(command, packet, &medium)
-    case .leReadSuggestedDefaultDataLength(let command): run(command, packet, &medium)
-    case .leWriteSuggestedDefaultDataLength(let command): run(command, packet, &medium)
-    case .leReadMaximumDataLength(let command): run(command, packet, &medium)
-    case .readRSSI(let command): run(command, packet, &medium)
-    case .leReadPHY(let command): run(command, packet, &medium)
-    case .leSetDefaultPHY(let command): run(command, packet, &medium)
-    case .leSetPHY(let command): run(command, packet, &medium)
-    case .leAddDeviceToResolvingList(let command): run(command, packet, &medium)
-    case .leRemoveDeviceFromResolvingList(let command): run(command, packet, &medium)
-    case .leClearResolvingList(let command): run(command, packet, &medium)
-    case .leReadResolvingListSize(let command): run(command, packet, &medium)
-    case .leReadPeerResolvableAddress(let command): run(command, packet, &medium)
-    case .leReadLocalResolvableAddress(let command): run(command, packet, &medium)
-    case .leSetAddressResolutionEnable(let command): run(command, packet, &medium)
-    case .leSetResolvablePrivateAddressTimeout(let command): run(command, packet, &medium)
-    case .leSetPrivacyMode(let command): run(command, packet, &medium)
-    case .leSetHostChannelClassification(let command): run(command, packet, &medium)
-    case .leReadChannelMap(let command): run(command, packet, &medium)
-    case .leEncrypt(let command): completeEncryption(command, packet, now: medium.now)
-    case .leRand(let command): run(command, packet, &medium)
-    case .leEnableEncryption(let command): run(command, packet, &medium)
-    case .leReadSupportedStates(let command): run(command, packet, &medium)
-    case .leReceiverTest(let command): run(command, packet, &medium)
-    case .leReceiverTestV2(let command): run(command, packet, &medium)
-    case .leTransmitterTest(let command): run(command, packet, &medium)
-    case .leTransmitterTestV2(let command): run(command, packet, &medium)
-    case .leTestEnd(let command): run(command, packet, &medium)
-    case .leReadRFPathCompensation(let command): run(command, packet, &medium)
-    case .leWriteRFPathCompensation(let command): run(command, packet, &medium)
-    case .unknown(let opcode, _): complete(opcode, .unknownHCICommand, now: medium.now)
-    }
-  }
-
-  /// Whether this controller, as configured, has the command. Vol 4, Part E, §3.1 lists which feature implies which
-  /// command.
-  func knows(_ opcode: HCIOpcode) -> Bool {
-    if configuration.unknownCommands.contains(opcode) { return false }
-    switch opcode.rawValue {
-    case 0x0C7B, 0x0C7C: return has(.lePing)
-    case 0x0C6D, 0x1005: return configuration.isDualMode || configuration.sharesBuffers
-    case 0x2060: return configuration.version.rawValue >= 0x0B
-    case 0x2035...0x203D, 0x2041...0x2043, 0x204C, 0x204D: return has(.leExtendedAdvertising)
-    case 0x2022...0x2024, 0x202F: return has(.leDataPacketLengthExtension)
-    case 0x200F...0x2012: return configuration.filterAcceptListSize > 0
-    case 0x2030...0x2034: return choosesPHYs
-    case 0x2020, 0x2021: return has(.connectionParametersRequestProcedure)
-    case 0x2017...0x201B: return has(.leEncryption)
-    case 0x2027...0x202E, 0x204E: return has(.llPrivacy)
-    default: return AnyCommand(default: opcode) != nil
-    }
-  }
-  /// Read Local Supported Commands. Vol 4, Part E, §7.4.2: exactly the commands that are not answered with 0x01.
-  private mutating func completeSupportedCommands(now: Instant) {
-    var supported = SupportedCommands()
-    for group: UInt16 in [0x0400, 0x0C00, 0x1000, 0x1400, 0x2000] {
-      for command in 0..<0x80 as Range<UInt16> {
-        let opcode = HCIOpcode(rawValue: group | command)
-        if knows(opcode), let bit = AnyCommand(default: opcode)?.supportedBit { supported[bit] = true }
-      }
-    }
-    var bytes = PacketBuffer(capacity: 64)
-    _ = bytes.fill { output in
-      supported.write(into: &output)
-      return true
-    }
-    var result = ReadLocalSupportedCommands.Return()
-    result.supportedCommands = Octets(0, 64)
-    bytes.withBytes { complete(ReadLocalSupportedCommands.self, result, from: $0, now: now) }
-  }
-
-  /// LE Encrypt. Vol 4, Part E, §7.8.22: least significant octet first on the wire, the most significant one first in the cipher.
-  private mutating func completeEncryption(_ command: LEEncrypt, _ packet: Span<UInt8>, now: Instant) {
-    let block = AES128(key: number(command.key.octets, in: packet)).encrypt(number(command.plaintextData, in: packet))
-    let bytes = (0..<16).map { UInt8(truncatingIfNeeded: block >> (8 * $0)) }
-    var result = LEEncrypt.Return(.success)
-    result.encryptedData = Octets(0, 16)
-    complete(LEEncrypt.self, result, from: bytes.span, now: now)
-  }
-
-  /// Vol 4, Part E, §7.3.1, §7.3.69 and §7.8.1. Command answers and Number Of Completed Packets bypass this: they cannot be
-  /// masked.
-  func isEnabled(_ code: UInt8, _ subevent: UInt8?) -> Bool {
-    if code == AuthenticatedPayloadTimeoutExpired.code {
-      return eventMaskPage2.contains(.authenticatedPayloadTimeoutExpired)
-    }
-    // An event since Core 5.3.
-    if code == EncryptionChangeV2.code {
-      return eventMaskPage2.contains(.encryptionChangeV2) && configuration.version.rawValue >= 0x0C
-    }
-    if code == 0 || code > 64 { return true }
-    guard eventMask.rawValue >> UInt64(code - 1) & 1 == 1 else { return false }
-    guard let subevent else { return true }
-    return leEventMask.rawValue >> UInt64(subevent - 1) & 1 == 1
   }
 
   /// Vol 4, Part E, §3.1.1: true when commands of this set are allowed; from now on only they are.
@@ -215,7 +83,41 @@ extension VirtualController {
   }
 }
 
+extension ControllerConfiguration {
+  /// Whether a controller with this configuration has the command.
+  func knows(_ opcode: HCIOpcode) -> Bool {
+    guard !unknownCommands.contains(opcode), let command = AnyCommand(default: opcode) else { return false }
+    return meets(command.requirement)
+  }
+  func meets(_ requirement: HCIRequirement) -> Bool {
+    requirement.isMet(
+      by: features, version, hasBREDR: isDualMode || sharesBuffers, hasFilterAcceptList: filterAcceptListSize > 0)
+  }
+}
+
 // MARK: Controller and baseband, information
+
+extension ReadLocalSupportedCommands: Simulated {
+  /// Vol 4, Part E, §7.4.2: exactly the commands that are not answered with 0x01.
+  func run(on controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) {
+    var known = KnownCommands(configuration: controller.configuration)
+    do throws(WireError) { try AnyCommand.each(&known) } catch {}
+    var bytes = PacketBuffer(capacity: 64)
+    _ = bytes.fill { output in
+      known.commands.write(into: &output)
+      return true
+    }
+    let result = Return.with { $0.supportedCommands = Octets(0, 64) }
+    bytes.withBytes { controller.complete(Self.self, result, from: $0, now: medium.now) }
+  }
+}
+private struct KnownCommands: CommandVisitor {
+  let configuration: ControllerConfiguration
+  var commands = SupportedCommands()
+  mutating func visitCommand<C: HCICommand>(_: C) {
+    if let bit = C.supportedBit, configuration.knows(C.opcode) { commands[bit] = true }
+  }
+}
 
 extension SetEventMask: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {

@@ -65,3 +65,12 @@ extension WriteAuthenticatedPayloadTimeout: LinkExecutable {
     return answer(.success)
   }
 }
+extension LEEncrypt: Simulated {
+  /// Vol 4, Part E, §7.8.22: least significant octet first on the wire, the most significant one first in the cipher.
+  func run(on controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) {
+    let block = AES128(key: number(key.octets, in: packet)).encrypt(number(plaintextData, in: packet))
+    let bytes = InlineArray<16, UInt8> { UInt8(truncatingIfNeeded: block >> (8 * $0)) }
+    let result = Return.with { $0.encryptedData = Octets(0, 16) }
+    controller.complete(Self.self, result, from: bytes.span, now: medium.now)
+  }
+}

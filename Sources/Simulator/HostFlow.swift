@@ -94,18 +94,18 @@ extension HostBufferSize: Executable {
     return Return(.success)
   }
 }
-extension VirtualController {
+extension HostNumberOfCompletedPackets: Simulated {
   /// The only command without a credit, and answered only if it is wrong. Vol 4, Part E, §7.3.40.
-  mutating func perform(_ command: HostNumberOfCompletedPackets, _ packet: Span<UInt8>, _ medium: inout Medium) {
-    var cursor = command.handles.cursor, isRight = true
+  func run(on controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) {
+    var cursor = handles.cursor, isRight = true
     while let entry = cursor.next(in: packet) {
       // A link that ended while the command was in transit has nothing left to complete.
-      guard connection(entry.connectionHandle) != nil else { continue }
+      guard controller.connection(entry.connectionHandle) != nil else { continue }
       let count = Int(entry.hostNumCompletedPackets)
-      if !hostFlow.complete(entry.connectionHandle.rawValue, count) { isRight = false }
+      if !controller.hostFlow.complete(entry.connectionHandle.rawValue, count) { isRight = false }
     }
-    if isRight || !hostFlow.isOn { return }
-    outstandingCommands += 1
-    complete(HostNumberOfCompletedPackets.opcode, .invalidHCICommandParameters, now: medium.now)
+    if isRight || !controller.hostFlow.isOn { return }
+    controller.outstandingCommands += 1
+    controller.complete(Self.opcode, .invalidHCICommandParameters, now: medium.now)
   }
 }

@@ -321,7 +321,7 @@ struct VirtualController: ~Copyable {
   }
   /// Queues an event, unless the host has masked it.
   mutating func emit<E: HCIEventMessage>(_ event: E, from source: Span<UInt8> = Span(), now: Instant) {
-    guard isEnabled(E.code, E.subevent) else { return }
+    guard isEnabled(E.self) else { return }
     queue(release: delivery(now)) { (output) throws(WireError) in try event.writePacket(into: &output, from: source) }
   }
   /// Queues a Command Complete.

@@ -117,11 +117,11 @@ extension ExplainRecorder {
   private mutating func command() throws(WireError) {
     let opcode = packet.count > 2 ? HCIOpcode(rawValue: UInt16(number(1, 2))) : HCIOpcode()
     let known = AnyCommand(default: opcode)
-    var facts = Facts()
+    var facts = WireFacts()
     try known?.visit(&facts)
     layer(
-      known == nil ? opcode.shownName ?? "HCI Command" : facts.name,
-      known == nil ? "Vol 4, Part E, §5.4.1" : facts.section)
+      known == nil ? opcode.shownName ?? "HCI Command" : "\(facts.name)",
+      known == nil ? "Vol 4, Part E, §5.4.1" : "\(facts.section)")
     var type = HCIPacketType.command, number = HCIOpcode()
     try value("HCI packet type", &type)
     try value("Opcode", &number)
@@ -132,11 +132,11 @@ extension ExplainRecorder {
   private mutating func event() throws(WireError) {
     let code = packet.count > 1 ? packet[1] : 0, subevent = packet.count > 3 ? packet[3] : 0
     let known = packet.count > 1 ? HCIEvent(default: code, subevent: subevent) : nil
-    var facts = Facts(), type = HCIPacketType.event, number: UInt8 = 0
-    facts.name = code == 0xFF ? "Vendor event" : "HCI Event"
-    facts.section = "Vol 4, Part E, §5.4.4"
+    var facts = WireFacts(), type = HCIPacketType.event, number: UInt8 = 0
     try known?.visit(&facts)
-    layer(facts.name, facts.section)
+    layer(
+      known == nil ? (code == 0xFF ? "Vendor event" : "HCI Event") : "\(facts.name)",
+      known == nil ? "Vol 4, Part E, §5.4.4" : "\(facts.section)")
     try value("HCI packet type", &type)
     try value("Event_Code", &number)
     rows[rows.count - 1].text = "0x" + hexDigits(UInt64(number), 2)
@@ -211,23 +211,23 @@ extension ExplainRecorder {
     }
   }
   mutating func att() throws(WireError) {
-    var defaults = DefaultPDUs(), facts = Facts(), opcode = ATTOpcode()
+    var defaults = WireDefaults(), facts = WireFacts(), opcode = ATTOpcode()
     guard at < end else { throw .truncated("Opcode", needed: 1, available: 0) }
     var known: ATTPDU?
     do throws(WireError) { known = try ATTPDU(ATTOpcode(rawValue: packet[at]), &defaults) } catch {}
     try known?.visit(&facts)
-    layer(known == nil ? "ATT PDU" : facts.name, known == nil ? "Vol 3, Part F, §3.3.1" : facts.section)
+    layer(known == nil ? "ATT PDU" : "\(facts.name)", known == nil ? "Vol 3, Part F, §3.3.1" : "\(facts.section)")
     guard let known else { throw .unknown("Opcode", Int(packet[at])) }
     try value("Opcode", &opcode)
     try known.visit(&self)
   }
   mutating func smp() throws(WireError) {
-    var defaults = DefaultPDUs(), facts = Facts(), code = SMPCode()
+    var defaults = WireDefaults(), facts = WireFacts(), code = SMPCode()
     guard at < end else { throw .truncated("Code", needed: 1, available: 0) }
     var known: SMPPDU?
     do throws(WireError) { known = try SMPPDU(SMPCode(rawValue: packet[at]), &defaults) } catch {}
     try known?.visit(&facts)
-    layer(known == nil ? "SMP PDU" : facts.name, known == nil ? "Vol 3, Part H, §3.3" : facts.section)
+    layer(known == nil ? "SMP PDU" : "\(facts.name)", known == nil ? "Vol 3, Part H, §3.3" : "\(facts.section)")
     guard let known else { throw .unknown("Code", Int(packet[at])) }
     try value("Code", &code)
     try known.visit(&self)
@@ -235,22 +235,15 @@ extension ExplainRecorder {
   mutating func signal() throws(WireError) {
     guard at < end else { throw .truncated("Code", needed: 1, available: 0) }
     let code = SignalCode(rawValue: packet[at])
-    switch code {
-    case CommandRejectResponse.code: try signal(CommandRejectResponse.self)
-    case DisconnectionRequest.code: try signal(DisconnectionRequest.self)
-    case ConnectionParameterUpdateRequest.code: try signal(ConnectionParameterUpdateRequest.self)
-    case ConnectionParameterUpdateResponse.code: try signal(ConnectionParameterUpdateResponse.self)
-    default:
-      layer(code.name ?? "L2CAP signaling command", "Vol 3, Part A, §4")
-      if code.name == nil { throw .unknown("Code", Int(code.rawValue)) }
-      try signalHeader()
-      unknown("Data")
-    }
-  }
-  private mutating func signal<S: L2CAPSignal>(_: S.Type) throws(WireError) {
-    layer(S.code.name ?? "", "\(S.section)")
+    var defaults = WireDefaults(), facts = WireFacts()
+    let known = try AnySignal(code, &defaults)
+    try known?.visit(&facts)
+    layer(
+      known == nil ? code.name ?? "L2CAP signaling command" : "\(facts.name)",
+      known == nil ? "Vol 3, Part A, §4" : "\(facts.section)")
+    if code.name == nil { throw .unknown("Code", Int(code.rawValue)) }
     try signalHeader()
-    try record(S.self)
+    if let known { try known.visit(&self) } else { unknown("Data") }
   }
   private mutating func signalHeader() throws(WireError) {
     var header = SignalHeader()
@@ -260,27 +253,10 @@ extension ExplainRecorder {
   }
 }
 
-/// The name and the section of a message.
-private struct Facts: ATTMessageVisitor, SMPMessageVisitor, CommandVisitor, EventVisitor {
-  var name = "", section = ""
-  mutating func visit<M: ATTMessage>(_: M) { set(M.name, M.section) }
-  mutating func visit<M: SMPMessage>(_: M) { set(M.name, M.section) }
-  mutating func visit<C: HCICommand>(_: C) { set(C.name, C.section) }
-  mutating func visit<E: HCIEventMessage>(_: E) { set(E.name, E.section) }
-  private mutating func set(_ name: StaticString, _ section: StaticString) {
-    self.name = "\(name)"
-    self.section = "\(section)"
-  }
-}
-/// The default parameters.
-private struct DefaultPDUs: ATTMessageReader, SMPMessageReader {
-  func read<M: ATTMessage>() -> M { M() }
-  func read<M: SMPMessage>() -> M { M() }
-}
 /// Records a command's return parameters.
 private struct ReturnVisitor: CommandVisitor {
   var recorder: ExplainRecorder
-  mutating func visit<C: HCICommand>(_: C) throws(WireError) {
+  mutating func visitCommand<C: HCICommand>(_: C) throws(WireError) {
     recorder.layer("Return parameters of \(C.name)", "\(C.section)")
     // A controller that refuses a command may omit everything after the status.
     if recorder.end - recorder.at == 1, recorder.packet[recorder.at] != 0 {

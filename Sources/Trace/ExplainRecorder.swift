@@ -249,9 +249,6 @@ struct ExplainRecorder: FieldVisitor {
 
 func octetCount(_ count: Int) -> String { count == 1 ? "1 octet" : "\(count) octets" }
 
-extension ExplainRecorder: ATTMessageVisitor, SMPMessageVisitor, CommandVisitor, EventVisitor {
-  mutating func visit<M: ATTMessage>(_: M) throws(WireError) { try record(M.self) }
-  mutating func visit<M: SMPMessage>(_: M) throws(WireError) { try record(M.self) }
-  mutating func visit<C: HCICommand>(_: C) throws(WireError) { try record(C.self) }
-  mutating func visit<E: HCIEventMessage>(_: E) throws(WireError) { try record(E.self) }
+extension ExplainRecorder: WireMessageVisitor, CommandVisitor, EventVisitor {
+  mutating func visit<M: WireMessage>(_: M) throws(WireError) { try record(M.self) }
 }

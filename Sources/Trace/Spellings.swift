@@ -86,16 +86,10 @@ extension SignalCode {
   }
   /// The fields of a command that has a declaration; else its octets.
   func describe(_ payload: Span<UInt8>, to end: Int) throws(WireError) -> String {
-    func decode<Signal: L2CAPSignal>(_: Signal.Type) throws(WireError) -> String {
-      try WireDecoder.decode(Signal.self, payload, from: SignalHeader.count, to: end).description(in: payload)
+    guard let signal = try AnySignal(payload.extracting(..<end)) else {
+      return hex(payload.extracting(SignalHeader.count..<end))
     }
-    switch self {
-    case CommandRejectResponse.code: return try decode(CommandRejectResponse.self)
-    case DisconnectionRequest.code: return try decode(DisconnectionRequest.self)
-    case ConnectionParameterUpdateRequest.code: return try decode(ConnectionParameterUpdateRequest.self)
-    case ConnectionParameterUpdateResponse.code: return try decode(ConnectionParameterUpdateResponse.self)
-    default: return hex(payload.extracting(SignalHeader.count..<end))
-    }
+    return signal.describe(in: payload)
   }
 }
 

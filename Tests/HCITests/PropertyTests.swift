@@ -7,16 +7,12 @@ import Testing
 @Suite struct PropertyTests {
   @Test func commandsAndReturnParameters() throws {
     var visitor = ThereAndBack()
-    for raw in 0...UInt16.max { try AnyCommand(default: HCIOpcode(rawValue: raw))?.visit(&visitor) }
+    try AnyCommand.each(&visitor)
     #expect(visitor.messages == 166)
   }
   @Test func events() throws {
     var visitor = ThereAndBack()
-    for code in 0...UInt8.max {
-      for subevent in 0...(code == 0x3E ? UInt8.max : 0) {
-        try HCIEvent(default: code, subevent: subevent)?.visit(&visitor)
-      }
-    }
+    try HCIEvent.each(&visitor)
     #expect(visitor.messages == 24)
   }
   /// Units of Vol 4, Part E, §7.8.12, §7.8.53, §7.8.65 and §7.7.65.13, the ends of their ranges, and rounding.
@@ -40,13 +36,13 @@ private struct ThereAndBack: CommandVisitor, EventVisitor {
   /// Values per message.
   private var cases: Int { max(20, Fuzz.cases / 100) }
 
-  mutating func visit<C: HCICommand>(_: C) throws(WireError) {
+  mutating func visitCommand<C: HCICommand>(_: C) throws(WireError) {
     try each(C.self) { value, arena, output throws(WireError) in try value.writePacket(into: &output, from: arena) }
     try each(C.Return.self) { value, arena, output throws(WireError) in
       try C.writeComplete(value, into: &output, from: arena)
     }
   }
-  mutating func visit<E: HCIEventMessage>(_: E) throws(WireError) {
+  mutating func visitEvent<E: HCIEventMessage>(_: E) throws(WireError) {
     // Its return parameters belong to each command, whose test has converted them.
     if E.self == CommandComplete.self { return }
     try each(E.self) { value, arena, output throws(WireError) in try value.writePacket(into: &output, from: arena) }

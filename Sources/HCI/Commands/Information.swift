@@ -76,6 +76,7 @@ public struct ReadBufferSize: HCICommand {
   public static var name: StaticString { "HCI_Read_Buffer_Size" }
   public static var section: StaticString { "Vol 4, Part E, §7.4.5" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(14, 7) }
+  public static var requirement: HCIRequirement { .brEDR }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 

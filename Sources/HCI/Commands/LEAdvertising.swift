@@ -29,28 +29,6 @@ public struct LESetAdvertisingParameters: HCICommand {
   }
 }
 
-/// LE Read Advertising Physical Channel Tx Power. Vol 4, Part E, §7.8.6.
-///
-/// The level is in dBm, −20 … +20.
-public struct LEReadAdvertisingPhysicalChannelTxPower: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0007) }
-  public static var name: StaticString { "HCI_LE_Read_Advertising_Physical_Channel_Tx_Power" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.6" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 6) }
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var txPowerLevel: Int8 = 0
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.value("TX_Power_Level", &txPowerLevel)
-    }
-  }
-}
-
 /// LE Set Advertising Data. Vol 4, Part E, §7.8.7.
 ///
 /// The data always fill 31 octets on the wire, zeros after the significant part.

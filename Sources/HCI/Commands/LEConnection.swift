@@ -76,69 +76,13 @@ public struct LEConnectionUpdate: HCICommand {
   }
 }
 
-/// LE Set Host Channel Classification. Vol 4, Part E, §7.8.19.
-///
-/// The data channels that the host does not know to be bad.
-public struct LESetHostChannelClassification: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0014) }
-  public static var name: StaticString { "HCI_LE_Set_Host_Channel_Classification" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.19" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 3) }
-  public var channelMap = ChannelMap.all
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Channel_Map", &channelMap)
-  }
-}
-
-/// LE Read Channel Map. Vol 4, Part E, §7.8.20.
-///
-/// The data channels that a link uses.
-public struct LEReadChannelMap: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0015) }
-  public static var name: StaticString { "HCI_LE_Read_Channel_Map" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.20" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 4) }
-  public var connectionHandle = ConnectionHandle()
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Connection_Handle", &connectionHandle)
-  }
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var connectionHandle = ConnectionHandle()
-    public var channelMap = ChannelMap.all
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.value("Connection_Handle", &connectionHandle)
-      try visit.value("Channel_Map", &channelMap)
-    }
-  }
-}
-
-/// LE Read Remote Features. Vol 4, Part E, §7.8.21.
-public struct LEReadRemoteFeatures: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0016) }
-  public static var name: StaticString { "HCI_LE_Read_Remote_Features" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.21" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 5) }
-  public static var isDispensable: Bool { true }
-  public static var isAnsweredByStatus: Bool { true }
-  public var connectionHandle = ConnectionHandle()
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Connection_Handle", &connectionHandle)
-  }
-}
-
 /// LE Remote Connection Parameter Request Reply. Vol 4, Part E, §7.8.31.
 public struct LERemoteConnectionParameterRequestReply: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0020) }
   public static var name: StaticString { "HCI_LE_Remote_Connection_Parameter_Request_Reply" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.31" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 4) }
+  public static var requirement: HCIRequirement { .features(.connectionParametersRequestProcedure) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
   public var intervalMin = ConnectionInterval(rawValue: 24)
@@ -165,6 +109,7 @@ public struct LERemoteConnectionParameterRequestNegativeReply: HCICommand {
   public static var name: StaticString { "HCI_LE_Remote_Connection_Parameter_Request_Negative_Reply" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.32" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 5) }
+  public static var requirement: HCIRequirement { .features(.connectionParametersRequestProcedure) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
   public var reason = HCIStatus.unacceptableConnectionParameters
@@ -183,6 +128,7 @@ public struct LESetDataLength: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Data_Length" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.33" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 6) }
+  public static var requirement: HCIRequirement { .features(.leDataPacketLengthExtension) }
   public static var isDispensable: Bool { true }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
@@ -196,51 +142,13 @@ public struct LESetDataLength: HCICommand {
   }
 }
 
-/// LE Read Suggested Default Data Length. Vol 4, Part E, §7.8.34.
-public struct LEReadSuggestedDefaultDataLength: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0023) }
-  public static var name: StaticString { "HCI_LE_Read_Suggested_Default_Data_Length" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.34" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 7) }
-  public static var isDispensable: Bool { true }
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var suggestedMaxTXOctets: UInt16 = 27
-    public var suggestedMaxTXTime: UInt16 = 328
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.value("Suggested_Max_TX_Octets", &suggestedMaxTXOctets)
-      try visit.value("Suggested_Max_TX_Time", &suggestedMaxTXTime)
-    }
-  }
-}
-
-/// LE Write Suggested Default Data Length. Vol 4, Part E, §7.8.35.
-public struct LEWriteSuggestedDefaultDataLength: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0024) }
-  public static var name: StaticString { "HCI_LE_Write_Suggested_Default_Data_Length" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.35" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 0) }
-  public static var isDispensable: Bool { true }
-  public var suggestedMaxTXOctets: UInt16 = 27
-  public var suggestedMaxTXTime: UInt16 = 328
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Suggested_Max_TX_Octets", &suggestedMaxTXOctets)
-    try visit.value("Suggested_Max_TX_Time", &suggestedMaxTXTime)
-  }
-}
-
 /// LE Read Maximum Data Length. Vol 4, Part E, §7.8.46.
 public struct LEReadMaximumDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002F) }
   public static var name: StaticString { "HCI_LE_Read_Maximum_Data_Length" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.46" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 3) }
+  public static var requirement: HCIRequirement { .features(.leDataPacketLengthExtension) }
   public static var isDispensable: Bool { true }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -270,6 +178,7 @@ public struct LEExtendedCreateConnection: HCICommand {
   public static var name: StaticString { "HCI_LE_Extended_Create_Connection" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.66" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 7) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public static var isAnsweredByStatus: Bool { true }
   public var initiatorFilterPolicy = InitiatorFilterPolicy()
   public var ownAddressType = OwnAddressType()
@@ -310,17 +219,4 @@ public struct LEExtendedCreateConnection: HCICommand {
       try visit.value("Max_CE_Length", &maxCELength)
     }
   }
-}
-
-/// Data channels 0 … 36, bit n for channel n, in five octets. Vol 4, Part E, §7.8.19.
-public struct ChannelMap: WireValue, Hashable {
-  /// The three highest of its 40 bits are reserved.
-  public var rawValue: UInt64
-  @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue & 0xFF_FFFF_FFFF }
-  @inlinable @inline(__always) public static var width: Int { 5 }
-  @inlinable @inline(__always) public static var isClosed: Bool { false }
-  @inlinable @inline(__always) public init?(wire: UInt64) { self.init(rawValue: wire) }
-  @inlinable @inline(__always) public var wire: UInt64 { rawValue }
-  public var text: String { "0x" + hexDigits(wire, 10) }
-  public static var all: ChannelMap { ChannelMap(rawValue: 0x1F_FFFF_FFFF) }
 }

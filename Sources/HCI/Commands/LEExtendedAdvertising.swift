@@ -9,6 +9,7 @@ public struct LESetAdvertisingSetRandomAddress: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Advertising_Set_Random_Address" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.52" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 1) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var advertisingHandle = AdvertisingHandle()
   public var randomAddress = DeviceAddress()
   @inlinable public init() {}
@@ -24,6 +25,7 @@ public struct LESetExtendedAdvertisingParameters: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Parameters" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.53" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 2) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var advertisingHandle = AdvertisingHandle()
   public var connectable = false, scannable = false, directed = false, highDutyCycle = false, legacy = false,
     anonymous = false, includeTxPower = false
@@ -86,6 +88,7 @@ public struct LESetExtendedAdvertisingData: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Data" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.54" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 3) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var advertisingHandle = AdvertisingHandle()
   public var operation = AdvertisingDataOperation.complete
   public var fragmentPreference = FragmentPreference()
@@ -107,6 +110,7 @@ public struct LESetExtendedScanResponseData: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Response_Data" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.55" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 4) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var advertisingHandle = AdvertisingHandle()
   public var operation = AdvertisingDataOperation.complete
   public var fragmentPreference = FragmentPreference()
@@ -128,6 +132,7 @@ public struct LESetExtendedAdvertisingEnable: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Enable" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.56" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 5) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var enable = false
   public var sets = WireList<Set>()
   @inlinable public init() {}
@@ -158,6 +163,7 @@ public struct LEReadMaximumAdvertisingDataLength: HCICommand {
   public static var name: StaticString { "HCI_LE_Read_Maximum_Advertising_Data_Length" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.57" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 6) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 
@@ -180,6 +186,7 @@ public struct LEReadNumberOfSupportedAdvertisingSets: HCICommand {
   public static var name: StaticString { "HCI_LE_Read_Number_of_Supported_Advertising_Sets" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.58" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 7) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 
@@ -200,19 +207,10 @@ public struct LERemoveAdvertisingSet: HCICommand {
   public static var name: StaticString { "HCI_LE_Remove_Advertising_Set" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.59" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 0) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var advertisingHandle = AdvertisingHandle()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Advertising_Handle", &advertisingHandle)
   }
-}
-
-/// LE Clear Advertising Sets. Vol 4, Part E, §7.8.60.
-public struct LEClearAdvertisingSets: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x003D) }
-  public static var name: StaticString { "HCI_LE_Clear_Advertising_Sets" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.60" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 1) }
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }

@@ -6,6 +6,7 @@ public struct LEReadFilterAcceptListSize: HCICommand {
   public static var name: StaticString { "HCI_LE_Read_Filter_Accept_List_Size" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.14" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 6) }
+  public static var requirement: HCIRequirement { .filterAcceptList }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 
@@ -28,6 +29,7 @@ public struct LEClearFilterAcceptList: HCICommand {
   public static var name: StaticString { "HCI_LE_Clear_Filter_Accept_List" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.15" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 7) }
+  public static var requirement: HCIRequirement { .filterAcceptList }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -40,6 +42,7 @@ public struct LEAddDeviceToFilterAcceptList: HCICommand {
   public static var name: StaticString { "HCI_LE_Add_Device_To_Filter_Accept_List" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.16" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 0) }
+  public static var requirement: HCIRequirement { .filterAcceptList }
   public var addressType = AddressType()
   public var address = DeviceAddress()
   @inlinable public init() {}
@@ -55,6 +58,7 @@ public struct LERemoveDeviceFromFilterAcceptList: HCICommand {
   public static var name: StaticString { "HCI_LE_Remove_Device_From_Filter_Accept_List" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.17" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 1) }
+  public static var requirement: HCIRequirement { .filterAcceptList }
   public var addressType = AddressType()
   public var address = DeviceAddress()
   @inlinable public init() {}

@@ -6,6 +6,7 @@ public struct LEReadPHY: HCICommand {
   public static var name: StaticString { "HCI_LE_Read_PHY" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.47" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 4) }
+  public static var requirement: HCIRequirement { .oneFeature(of: [.le2MPHY, .leCodedPHY]) }
   public static var isDispensable: Bool { true }
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
@@ -35,6 +36,7 @@ public struct LESetDefaultPHY: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Default_PHY" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.48" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 5) }
+  public static var requirement: HCIRequirement { .oneFeature(of: [.le2MPHY, .leCodedPHY]) }
   public static var isDispensable: Bool { true }
   public var allPHYs = PHYIndifference(rawValue: 0)
   public var txPHYs = PHYSet.le1M, rxPHYs = PHYSet.le1M
@@ -54,6 +56,7 @@ public struct LESetPHY: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_PHY" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.49" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 6) }
+  public static var requirement: HCIRequirement { .oneFeature(of: [.le2MPHY, .leCodedPHY]) }
   public static var isDispensable: Bool { true }
   public static var isAnsweredByStatus: Bool { true }
   public var connectionHandle = ConnectionHandle()
@@ -77,6 +80,7 @@ public struct PHYIndifference: OpenNumber, OptionSet {
   @inlinable public static var transmitter: PHYIndifference { PHYIndifference(rawValue: 1) }
   @inlinable public static var receiver: PHYIndifference { PHYIndifference(rawValue: 2) }
 }
+
 /// The preferred coding on LE Coded. Vol 4, Part E, §7.8.49.
 public struct PHYOptions: OpenNumber, Hashable {
   public var rawValue: UInt16

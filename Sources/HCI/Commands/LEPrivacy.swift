@@ -11,6 +11,7 @@ public struct LEAddDeviceToResolvingList: HCICommand {
   public static var name: StaticString { "HCI_LE_Add_Device_To_Resolving_List" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.38" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 3) }
+  public static var requirement: HCIRequirement { .features(.llPrivacy) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
   /// 16 octets each, least significant first.
@@ -39,6 +40,7 @@ public struct LERemoveDeviceFromResolvingList: HCICommand {
   public static var name: StaticString { "HCI_LE_Remove_Device_From_Resolving_List" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.39" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 4) }
+  public static var requirement: HCIRequirement { .features(.llPrivacy) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
   @inlinable public init() {}
@@ -46,16 +48,6 @@ public struct LERemoveDeviceFromResolvingList: HCICommand {
     try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
     try visit.value("Peer_Identity_Address", &peerIdentityAddress)
   }
-}
-
-/// LE Clear Resolving List. Vol 4, Part E, §7.8.40.
-public struct LEClearResolvingList: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0029) }
-  public static var name: StaticString { "HCI_LE_Clear_Resolving_List" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.40" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 5) }
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
 
 /// LE Read Resolving List Size. Vol 4, Part E, §7.8.41.
@@ -66,6 +58,7 @@ public struct LEReadResolvingListSize: HCICommand {
   public static var name: StaticString { "HCI_LE_Read_Resolving_List_Size" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.41" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 6) }
+  public static var requirement: HCIRequirement { .features(.llPrivacy) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 
@@ -80,60 +73,6 @@ public struct LEReadResolvingListSize: HCICommand {
   }
 }
 
-/// LE Read Peer Resolvable Address. Vol 4, Part E, §7.8.42.
-///
-/// The private address with which the peer was last heard. 0x02: it is not in the list, or has not been heard.
-public struct LEReadPeerResolvableAddress: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002B) }
-  public static var name: StaticString { "HCI_LE_Read_Peer_Resolvable_Address" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.42" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 7) }
-  public var peerIdentityAddressType = AddressType()
-  public var peerIdentityAddress = DeviceAddress()
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
-    try visit.value("Peer_Identity_Address", &peerIdentityAddress)
-  }
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var peerResolvableAddress = DeviceAddress()
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.value("Peer_Resolvable_Address", &peerResolvableAddress)
-    }
-  }
-}
-
-/// LE Read Local Resolvable Address. Vol 4, Part E, §7.8.43.
-///
-/// The private address that we use with the peer. 0x02: it is not in the list, or there is none.
-public struct LEReadLocalResolvableAddress: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002C) }
-  public static var name: StaticString { "HCI_LE_Read_Local_Resolvable_Address" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.43" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 0) }
-  public var peerIdentityAddressType = AddressType()
-  public var peerIdentityAddress = DeviceAddress()
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
-    try visit.value("Peer_Identity_Address", &peerIdentityAddress)
-  }
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var localResolvableAddress = DeviceAddress()
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.value("Local_Resolvable_Address", &localResolvableAddress)
-    }
-  }
-}
-
 /// LE Set Address Resolution Enable. Vol 4, Part E, §7.8.44.
 ///
 /// The controller refuses it with 0x0C while advertising, scanning or initiating is on.
@@ -142,25 +81,11 @@ public struct LESetAddressResolutionEnable: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Address_Resolution_Enable" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.44" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 1) }
+  public static var requirement: HCIRequirement { .features(.llPrivacy) }
   public var addressResolutionEnable = false
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Address_Resolution_Enable", &addressResolutionEnable)
-  }
-}
-
-/// LE Set Resolvable Private Address Timeout. Vol 4, Part E, §7.8.45.
-///
-/// How long the controller uses a private address of ours: 1 … 3,600 s, 900 after a reset.
-public struct LESetResolvablePrivateAddressTimeout: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002E) }
-  public static var name: StaticString { "HCI_LE_Set_Resolvable_Private_Address_Timeout" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.45" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 2) }
-  public var rpaTimeout: UInt16 = 900
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("RPA_Timeout", &rpaTimeout)
   }
 }
 
@@ -170,6 +95,7 @@ public struct LESetPrivacyMode: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Privacy_Mode" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.77" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(39, 2) }
+  public static var requirement: HCIRequirement { .features(.llPrivacy) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
   public var privacyMode = PrivacyMode()

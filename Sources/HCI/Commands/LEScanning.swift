@@ -44,6 +44,7 @@ public struct LESetExtendedScanParameters: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Parameters" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.64" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 5) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var ownAddressType = OwnAddressType()
   public var scanningFilterPolicy = ScanningFilterPolicy()
   public var scanningPHYs = PHYSet.le1M
@@ -76,6 +77,7 @@ public struct LESetExtendedScanEnable: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Enable" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.65" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 6) }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var enable = false
   public var filterDuplicates = FilterDuplicates()
   public var duration = ScanDuration()

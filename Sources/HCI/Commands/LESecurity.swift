@@ -1,52 +1,5 @@
 import BindruneWire
 
-/// LE Encrypt. Vol 4, Part E, §7.8.22.
-///
-/// AES-128 of one block. Key and data are least significant octet first.
-public struct LEEncrypt: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0017) }
-  public static var name: StaticString { "HCI_LE_Encrypt" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.22" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 6) }
-  public var key = SecretOctets()
-  public var plaintextData = Octets()
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Key", &key, .exactly(16))
-    try visit.octets("Plaintext_Data", &plaintextData, .exactly(16))
-  }
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var encryptedData = Octets()
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.octets("Encrypted_Data", &encryptedData, .exactly(16))
-    }
-  }
-}
-
-/// LE Rand. Vol 4, Part E, §7.8.23.
-public struct LERand: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0018) }
-  public static var name: StaticString { "HCI_LE_Rand" }
-  public static var section: StaticString { "Vol 4, Part E, §7.8.23" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 7) }
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var randomNumber: UInt64 = 0
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.value("Random_Number", &randomNumber)
-    }
-  }
-}
-
 /// LE Enable Encryption. Vol 4, Part E, §7.8.24.
 ///
 /// Only the central's host sends it; the peripheral's host is then asked for its key.
@@ -55,6 +8,7 @@ public struct LEEnableEncryption: HCICommand {
   public static var name: StaticString { "HCI_LE_Enable_Encryption" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.24" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 0) }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
   public static var isAnsweredByStatus: Bool { true }
   public var connectionHandle = ConnectionHandle()
   public var randomNumber = LongTermKeyRand()
@@ -78,6 +32,7 @@ public struct LELongTermKeyRequestReply: HCICommand {
   public static var name: StaticString { "HCI_LE_Long_Term_Key_Request_Reply" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.25" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 1) }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
   /// 16 octets, least significant first.
@@ -97,6 +52,7 @@ public struct LELongTermKeyRequestNegativeReply: HCICommand {
   public static var name: StaticString { "HCI_LE_Long_Term_Key_Request_Negative_Reply" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.26" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 2) }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}

@@ -98,6 +98,7 @@ public struct LELongTermKeyRequest: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x05 }
   public static var name: StaticString { "HCI_LE_Long_Term_Key_Request" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.5" }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
   public var connectionHandle = ConnectionHandle()
   public var randomNumber = LongTermKeyRand()
   public var encryptedDiversifier: UInt16 = 0
@@ -114,6 +115,7 @@ public struct LERemoteConnectionParameterRequest: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x06 }
   public static var name: StaticString { "HCI_LE_Remote_Connection_Parameter_Request" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.6" }
+  public static var requirement: HCIRequirement { .features(.connectionParametersRequestProcedure) }
   public var connectionHandle = ConnectionHandle()
   public var intervalMin = ConnectionInterval(rawValue: 24)
   public var intervalMax = ConnectionInterval(rawValue: 40)
@@ -134,6 +136,7 @@ public struct LEDataLengthChange: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x07 }
   public static var name: StaticString { "HCI_LE_Data_Length_Change" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.7" }
+  public static var requirement: HCIRequirement { .features(.leDataPacketLengthExtension) }
   public var connectionHandle = ConnectionHandle()
   public var maxTXOctets: UInt16 = 27
   public var maxTXTime: UInt16 = 328
@@ -156,6 +159,7 @@ public struct LEEnhancedConnectionComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0A }
   public static var name: StaticString { "HCI_LE_Enhanced_Connection_Complete" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.10" }
+  public static var requirement: HCIRequirement { .oneFeature(of: [.llPrivacy, .leExtendedAdvertising]) }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var role = LinkRole.central
@@ -191,6 +195,8 @@ public struct LEDirectedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0B }
   public static var name: StaticString { "HCI_LE_Directed_Advertising_Report" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.11" }
+  public static var requirement: HCIRequirement { .features(.llPrivacy) }
+  public static var isUsed: Bool { false }
   public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -222,6 +228,7 @@ public struct LEPHYUpdateComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0C }
   public static var name: StaticString { "HCI_LE_PHY_Update_Complete" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.12" }
+  public static var requirement: HCIRequirement { .oneFeature(of: [.le2MPHY, .leCodedPHY]) }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var txPHY = PHY.le1M, rxPHY = PHY.le1M
@@ -239,6 +246,7 @@ public struct LEExtendedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0D }
   public static var name: StaticString { "HCI_LE_Extended_Advertising_Report" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.13" }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -289,6 +297,8 @@ public struct LEScanTimeout: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x11 }
   public static var name: StaticString { "HCI_LE_Scan_Timeout" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.17" }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
+  public static var isUsed: Bool { false }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -300,6 +310,7 @@ public struct LEAdvertisingSetTerminated: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x12 }
   public static var name: StaticString { "HCI_LE_Advertising_Set_Terminated" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.18" }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
   public var status = HCIStatus()
   public var advertisingHandle = AdvertisingHandle()
   public var connectionHandle = ConnectionHandle()
@@ -320,6 +331,8 @@ public struct LEScanRequestReceived: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x13 }
   public static var name: StaticString { "HCI_LE_Scan_Request_Received" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.65.19" }
+  public static var requirement: HCIRequirement { .features(.leExtendedAdvertising) }
+  public static var isUsed: Bool { false }
   public var advertisingHandle = AdvertisingHandle()
   public var scannerAddressType = AddressType()
   public var scannerAddress = DeviceAddress()

@@ -23,6 +23,7 @@ public struct EncryptionChange: HCIEventMessage {
   public static var code: UInt8 { 0x08 }
   public static var name: StaticString { "HCI_Encryption_Change" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.8" }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var encryptionEnabled: UInt8 = 0
@@ -41,6 +42,7 @@ public struct EncryptionChangeV2: HCIEventMessage {
   public static var code: UInt8 { 0x59 }
   public static var name: StaticString { "HCI_Encryption_Change [v2]" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.8" }
+  public static var requirement: HCIRequirement { .features(.leEncryption, since: CoreVersion(rawValue: 0x0C)) }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var encryptionEnabled: UInt8 = 0
@@ -61,6 +63,7 @@ public struct EncryptionKeyRefreshComplete: HCIEventMessage {
   public static var code: UInt8 { 0x30 }
   public static var name: StaticString { "HCI_Encryption_Key_Refresh_Complete" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.39" }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
@@ -147,6 +150,7 @@ public struct AuthenticatedPayloadTimeoutExpired: HCIEventMessage {
   public static var code: UInt8 { 0x57 }
   public static var name: StaticString { "HCI_Authenticated_Payload_Timeout_Expired" }
   public static var section: StaticString { "Vol 4, Part E, §7.7.75" }
+  public static var requirement: HCIRequirement { .features([.leEncryption, .lePing]) }
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {

@@ -130,7 +130,7 @@ reject the whole message for it: then it is an *open* number, a struct with name
 
 A real message needs three more steps; `CONTRIBUTING.md` has them in full.
 
-1. Its case in the one enum of its layer, such as `ATTPDU`. The compiler then names each `switch` that has to know it.
+1. Its number and its section in the same struct, then `Scripts/messages`: it writes the layer's one enum, such as `ATTPDU`, and its switches.
 2. A *vector*: three lines in `Fixtures/Vectors` with its name and section, its octets, and its text. A test fails while a message has
    none. The octets come from the Specification or from another implementation, never from our own encoder: it would agree with itself.
 3. A line in the table of features of its module.

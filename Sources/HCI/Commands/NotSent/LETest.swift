@@ -1,5 +1,7 @@
 import BindruneWire
 
+// No host here sends these: the simulator and the trace tools know them.
+
 // Direct test mode: a controller sends reference packets on one channel, or counts those that it receives.
 // Vol 6, Part F; the channels are 0 … 39, channel n at 2402 + 2 n MHz.
 
@@ -24,6 +26,7 @@ public struct LEReceiverTestV2: HCICommand {
   public static var name: StaticString { "HCI_LE_Receiver_Test [v2]" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.28" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 7) }
+  public static var requirement: HCIRequirement { .oneFeature(of: [.le2MPHY, .leCodedPHY]) }
   public var rxChannel: UInt8 = 0
   public var phy = PHY.le1M
   public var modulationIndex: UInt8 = 0
@@ -62,6 +65,7 @@ public struct LETransmitterTestV2: HCICommand {
   public static var name: StaticString { "HCI_LE_Transmitter_Test [v2]" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.29" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 0) }
+  public static var requirement: HCIRequirement { .oneFeature(of: [.le2MPHY, .leCodedPHY]) }
   public var txChannel: UInt8 = 0
   public var testDataLength: UInt8 = 0
   public var packetPayload: UInt8 = 0

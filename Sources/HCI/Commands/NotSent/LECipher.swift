@@ -1,0 +1,52 @@
+import BindruneWire
+
+// No host here sends these: the simulator and the trace tools know them.
+
+/// LE Encrypt. Vol 4, Part E, §7.8.22.
+///
+/// AES-128 of one block. Key and data are least significant octet first.
+public struct LEEncrypt: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0017) }
+  public static var name: StaticString { "HCI_LE_Encrypt" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.22" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 6) }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
+  public var key = SecretOctets()
+  public var plaintextData = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.octets("Key", &key, .exactly(16))
+    try visit.octets("Plaintext_Data", &plaintextData, .exactly(16))
+  }
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var encryptedData = Octets()
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.octets("Encrypted_Data", &encryptedData, .exactly(16))
+    }
+  }
+}
+
+/// LE Rand. Vol 4, Part E, §7.8.23.
+public struct LERand: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0018) }
+  public static var name: StaticString { "HCI_LE_Rand" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.23" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 7) }
+  public static var requirement: HCIRequirement { .features(.leEncryption) }
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var randomNumber: UInt64 = 0
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.value("Random_Number", &randomNumber)
+    }
+  }
+}
