@@ -53,17 +53,22 @@ struct Distribution: Sendable {
       let ltk = LongTermKey(
         key: key, ediv: .random(in: 0 ... .max, using: &chance), rand: .random(in: 1 ... .max, using: &chance))
       result.ours.longTermKey = ltk
-      prepared += [.encryptionInformation(key), .centralIdentification(ediv: ltk.ediv, rand: ltk.rand)]
+      let identification = CentralIdentification.with { ($0.ediv, $0.rand) = (ltk.ediv, ltk.rand) }
+      prepared += [.longTermKey(key), .pdu(.centralIdentification(identification))]
     }
     if toSend.contains(.idKey), let identity = agreement.settings.identity {
       result.ours.irk = identity.irk.isZero ? nil : identity.irk
       result.ours.identityAddress = identity.address
-      prepared += [.identityInformation(identity.irk), .identityAddress(identity.address)]
+      let address = IdentityAddressInformation.with {
+        $0.addrType = identity.address.isRandom ? .randomStatic : .public
+        $0.bdADDR = identity.address.address
+      }
+      prepared += [.identityResolvingKey(identity.irk), .pdu(.identityAddressInformation(address))]
     }
     if toSend.contains(.signKey) {
       let key = SecurityKey.random(using: &chance)
       result.ours.csrk = key
-      prepared.append(.signingInformation(key))
+      prepared.append(.signatureKey(key))
     }
   }
   /// The PDUs with our keys; none the second time.
@@ -79,25 +84,25 @@ struct Distribution: Sendable {
   }
 
   /// Takes the next key. False if it is not the one that is due; throws the reason for which we refuse it.
-  mutating func receive(_ message: SMPPDU, _ pdu: Span<UInt8>) throws(PairingFailure) -> Bool {
+  mutating func receive(_ message: SMPPDU) throws(PairingFailure) -> Bool {
     guard message.code == awaited.first else { return false }
     awaited.removeFirst()
     switch message {
     case .encryptionInformation(let m):
-      let key = m.longTermKey.key(in: pdu).reduced(to: agreement.keySize.count)
+      let key = SecurityKey(m.longTermKey.number).reduced(to: agreement.keySize.count)
       result.peers.longTermKey = LongTermKey(key: key)
     case .centralIdentification(let m):
       result.peers.longTermKey?.ediv = m.ediv
       result.peers.longTermKey?.rand = m.rand
     case .identityInformation(let m):
-      let irk = m.identityResolvingKey.key(in: pdu)
+      let irk = SecurityKey(m.identityResolvingKey.number)
       result.peers.irk = irk.isZero ? nil : irk
     case .identityAddressInformation(let m):
       let identity = PairingAddress(m.bdADDR, isRandom: m.addrType == .randomStatic)
       guard identity.isIdentity, !own.contains(identity) else { throw .keyRejected }
       result.peers.identityAddress = identity
       isIdentityOpen = agreement.settings.asksIdentity
-    case .signingInformation(let m): result.peers.csrk = m.signatureKey.key(in: pdu)
+    case .signingInformation(let m): result.peers.csrk = SecurityKey(m.signatureKey.number)
     default: return false
     }
     return true

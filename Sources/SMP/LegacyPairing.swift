@@ -58,7 +58,7 @@ extension SecurityManager {
     if role == .initiator || peersConfirm != nil {
       let random = UInt128.random(using: &chance)
       let own = Commitment(random: random, confirm: confirm(agreement, tk, random))
-      send(.pairingConfirm(own.confirm), now)
+      send(.pairingConfirm(PairingConfirm(own.confirm)), now)
       pairing.step =
         if let peersConfirm {
           .awaitingRandom(tk: tk, own: own, peersConfirm: peersConfirm)
@@ -77,27 +77,27 @@ extension SecurityManager {
   }
 
   mutating func receive(
-    _ message: SMPPDU, _ pdu: Span<UInt8>, in pairing: LegacyPairing, _ now: Instant,
+    _ message: SMPPDU, in pairing: LegacyPairing, _ now: Instant,
     _ chance: inout some RandomNumberGenerator
   ) {
     var pairing = pairing
     let agreement = pairing.agreement
     switch (message, pairing.step) {
     case (.pairingConfirm(let message), .awaitingPasskey(peersConfirm: nil)) where role == .responder:
-      pairing.step = .awaitingPasskey(peersConfirm: message.confirmValue.number(in: pdu))
+      pairing.step = .awaitingPasskey(peersConfirm: message.confirmValue)
       enter(.legacy(pairing))
     case (.pairingConfirm(let message), .awaitingConfirm(let tk, let own)):
-      let peersConfirm = message.confirmValue.number(in: pdu)
+      let peersConfirm = message.confirmValue
       guard let own else { return confirmLegacy(agreement, tk, peersConfirm: peersConfirm, now, &chance) }
       // Our own value comes from somebody who sends back what we send (CVE-2020-26558): §2.3.5.5.
       guard peersConfirm != own.confirm else { return fail(.confirmValueFailed, now) }
       pairing.step = .awaitingRandom(tk: tk, own: own, peersConfirm: peersConfirm)
-      send(.pairingRandom(own.random), now)
+      send(.pairingRandom(PairingRandom(own.random)), now)
       enter(.legacy(pairing))
     case (.pairingRandom(let message), .awaitingRandom(let tk, let own, let peersConfirm)):
-      let random = message.randomValue.number(in: pdu)
+      let random = message.randomValue
       guard confirm(agreement, tk, random) == peersConfirm else { return fail(.confirmValueFailed, now) }
-      if role == .responder { send(.pairingRandom(own.random), now) }
+      if role == .responder { send(.pairingRandom(PairingRandom(own.random)), now) }
       let (initiators, responders) = role == .initiator ? (own.random, random) : (random, own.random)
       let stk = s1(tk, responders, initiators).reduced(to: agreement.keySize.count)
       encrypt(agreement, with: LinkKey(key: stk, usesDebugKey: false))
@@ -112,9 +112,4 @@ extension SecurityManager {
     guard key.name != nil else { return fail(.invalidParameters, now) }
     if !entersPasskey { emit(.showKeypress(key)) }
   }
-}
-
-extension Octets {
-  /// The number of 16 octets.
-  func number(in pdu: Span<UInt8>) -> UInt128 { UInt128(leastSignificantFirst: pdu.extracting(range)) }
 }

@@ -1,3 +1,4 @@
+import BindruneToolbox
 import BindruneWire
 
 /// One of the 14 PDUs. Vol 3, Part H, §3.5 and §3.6. Its `fields` are the parameters; the code precedes them.
@@ -39,6 +40,7 @@ public struct PairingRequest: SMPMessage {
   public static var code: SMPCode { 0x01 }
   public var features = PairingFeatures()
   @inlinable public init() {}
+  @inlinable public init(_ features: PairingFeatures) { self.features = features }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try features.fields(&visit)
   }
@@ -50,6 +52,7 @@ public struct PairingResponse: SMPMessage {
   public static var code: SMPCode { 0x02 }
   public var features = PairingFeatures()
   @inlinable public init() {}
+  @inlinable public init(_ features: PairingFeatures) { self.features = features }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try features.fields(&visit)
   }
@@ -59,10 +62,11 @@ public struct PairingConfirm: SMPMessage {
   public static var name: StaticString { "Pairing Confirm" }
   public static var section: StaticString { "Vol 3, Part H, §3.5.3" }
   public static var code: SMPCode { 0x03 }
-  public var confirmValue = Octets()
+  public var confirmValue = UInt128()
   @inlinable public init() {}
+  @inlinable public init(_ confirmValue: UInt128) { self.confirmValue = confirmValue }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Confirm Value", &confirmValue, .exactly(16))
+    try visit.value("Confirm Value", &confirmValue)
   }
 }
 /// Pairing Random. Vol 3, Part H, §3.5.4.
@@ -70,10 +74,11 @@ public struct PairingRandom: SMPMessage {
   public static var name: StaticString { "Pairing Random" }
   public static var section: StaticString { "Vol 3, Part H, §3.5.4" }
   public static var code: SMPCode { 0x04 }
-  public var randomValue = Octets()
+  public var randomValue = UInt128()
   @inlinable public init() {}
+  @inlinable public init(_ randomValue: UInt128) { self.randomValue = randomValue }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Random Value", &randomValue, .exactly(16))
+    try visit.value("Random Value", &randomValue)
   }
 }
 /// Pairing Failed. Vol 3, Part H, §3.5.5.
@@ -83,6 +88,7 @@ public struct PairingFailed: SMPMessage {
   public static var code: SMPCode { 0x05 }
   public var reason = PairingFailure()
   @inlinable public init() {}
+  @inlinable public init(_ reason: PairingFailure) { self.reason = reason }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Reason", &reason)
   }
@@ -92,10 +98,11 @@ public struct EncryptionInformation: SMPMessage {
   public static var name: StaticString { "Encryption Information" }
   public static var section: StaticString { "Vol 3, Part H, §3.6.2" }
   public static var code: SMPCode { 0x06 }
-  public var longTermKey = SecretOctets()
+  public var longTermKey = SecretNumber()
   @inlinable public init() {}
+  init(_ key: SecurityKey) { longTermKey = SecretNumber(key.number) }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Long Term Key", &longTermKey, .exactly(16))
+    try visit.value("Long Term Key", &longTermKey)
   }
 }
 /// Central Identification. Vol 3, Part H, §3.6.3.
@@ -116,10 +123,11 @@ public struct IdentityInformation: SMPMessage {
   public static var name: StaticString { "Identity Information" }
   public static var section: StaticString { "Vol 3, Part H, §3.6.4" }
   public static var code: SMPCode { 0x08 }
-  public var identityResolvingKey = SecretOctets()
+  public var identityResolvingKey = SecretNumber()
   @inlinable public init() {}
+  init(_ key: SecurityKey) { identityResolvingKey = SecretNumber(key.number) }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Identity Resolving Key", &identityResolvingKey, .exactly(16))
+    try visit.value("Identity Resolving Key", &identityResolvingKey)
   }
 }
 /// Identity Address Information. Vol 3, Part H, §3.6.5.
@@ -140,10 +148,11 @@ public struct SigningInformation: SMPMessage {
   public static var name: StaticString { "Signing Information" }
   public static var section: StaticString { "Vol 3, Part H, §3.6.6" }
   public static var code: SMPCode { 0x0A }
-  public var signatureKey = SecretOctets()
+  public var signatureKey = SecretNumber()
   @inlinable public init() {}
+  init(_ key: SecurityKey) { signatureKey = SecretNumber(key.number) }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Signature Key", &signatureKey, .exactly(16))
+    try visit.value("Signature Key", &signatureKey)
   }
 }
 /// Security Request. Vol 3, Part H, §3.6.7.
@@ -153,6 +162,7 @@ public struct SecurityRequest: SMPMessage {
   public static var code: SMPCode { 0x0B }
   public var authReq = AuthReq()
   @inlinable public init() {}
+  @inlinable public init(_ authReq: AuthReq) { self.authReq = authReq }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("AuthReq", &authReq)
   }
@@ -162,12 +172,13 @@ public struct PairingPublicKey: SMPMessage {
   public static var name: StaticString { "Pairing Public Key" }
   public static var section: StaticString { "Vol 3, Part H, §3.5.6" }
   public static var code: SMPCode { 0x0C }
-  public var publicKeyX = Octets()
-  public var publicKeyY = Octets()
+  public var publicKeyX = UInt256()
+  public var publicKeyY = UInt256()
   @inlinable public init() {}
+  init(_ key: P256PublicKey) { (publicKeyX, publicKeyY) = (key.x, key.y) }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Public Key X", &publicKeyX, .exactly(32))
-    try visit.octets("Public Key Y", &publicKeyY, .exactly(32))
+    try visit.value("Public Key X", &publicKeyX)
+    try visit.value("Public Key Y", &publicKeyY)
   }
 }
 /// Pairing DHKey Check. Vol 3, Part H, §3.5.7.
@@ -175,10 +186,11 @@ public struct PairingDHKeyCheck: SMPMessage {
   public static var name: StaticString { "Pairing DHKey Check" }
   public static var section: StaticString { "Vol 3, Part H, §3.5.7" }
   public static var code: SMPCode { 0x0D }
-  public var dhKeyCheck = Octets()
+  public var dhKeyCheck = UInt128()
   @inlinable public init() {}
+  @inlinable public init(_ dhKeyCheck: UInt128) { self.dhKeyCheck = dhKeyCheck }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("DHKey Check", &dhKeyCheck, .exactly(16))
+    try visit.value("DHKey Check", &dhKeyCheck)
   }
 }
 /// Pairing Keypress Notification. Vol 3, Part H, §3.5.8.
@@ -188,8 +200,18 @@ public struct PairingKeypressNotification: SMPMessage {
   public static var code: SMPCode { 0x0E }
   public var notificationType = KeypressNotificationType()
   @inlinable public init() {}
+  @inlinable public init(_ notificationType: KeypressNotificationType) { self.notificationType = notificationType }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Notification Type", &notificationType)
+  }
+}
+
+extension UInt256: WireWideValue {
+  @inlinable public init() { self.init(low: 0) }
+  @inlinable public static var words: Int { 4 }
+  @inlinable public subscript(word index: Int) -> UInt64 {
+    get { index < 2 ? low[word: index] : high[word: index - 2] }
+    set { if index < 2 { low[word: index] = newValue } else { high[word: index - 2] = newValue } }
   }
 }
 

@@ -69,56 +69,53 @@ extension SecurityManager {
     let keyPair = settings.ownData?.keyPair ?? (settings.usesDebugKey ? .debug : P256KeyPair(using: &chance))
     enter(
       .secureConnections(SecureConnectionsPairing(agreement: agreement, keyPair: keyPair, step: .awaitingPublicKey)))
-    if role == .initiator { send(.pairingPublicKey(keyPair.publicKey), now) }
+    if role == .initiator { send(.pairingPublicKey(PairingPublicKey(keyPair.publicKey)), now) }
   }
 
   mutating func receive(
-    _ message: SMPPDU, _ pdu: Span<UInt8>, in pairing: SecureConnectionsPairing, _ now: Instant,
+    _ message: SMPPDU, in pairing: SecureConnectionsPairing, _ now: Instant,
     _ chance: inout some RandomNumberGenerator
   ) {
     var pairing = pairing
     switch (message, pairing.step) {
     case (.pairingPublicKey(let message), .awaitingPublicKey):
-      let key = P256PublicKey(
-        x: UInt256(leastSignificantFirst: pdu.extracting(message.publicKeyX.range)),
-        y: UInt256(leastSignificantFirst: pdu.extracting(message.publicKeyY.range)))
-      receive(key, pairing, now, &chance)
+      receive(P256PublicKey(x: message.publicKeyX, y: message.publicKeyY), pairing, now, &chance)
 
     case (.pairingConfirm(let message), .awaitingPasskey(let keys, peersConfirm: nil)) where role == .responder:
-      pairing.step = .awaitingPasskey(keys, peersConfirm: message.confirmValue.number(in: pdu))
+      pairing.step = .awaitingPasskey(keys, peersConfirm: message.confirmValue)
       enter(.secureConnections(pairing))
     case (.pairingConfirm(let message), .awaitingConfirm(let keys, let round, let own)):
-      let peersConfirm = message.confirmValue.number(in: pdu)
+      let peersConfirm = message.confirmValue
       switch role {
       case .initiator:
         // Our own value comes from somebody who sends back what we send (CVE-2020-26558).
         guard peersConfirm != own?.confirm else { return fail(.confirmValueFailed, now) }
         let nonce = own?.random ?? .random(using: &chance)
-        send(.pairingRandom(nonce), now)
+        send(.pairingRandom(PairingRandom(nonce)), now)
         pairing.step = .awaitingRandom(keys, round, own: nonce, peersConfirm: peersConfirm)
       case .responder:
         let own = commit(keys, round, &chance)
-        send(.pairingConfirm(own.confirm), now)
+        send(.pairingConfirm(PairingConfirm(own.confirm)), now)
         pairing.step = .awaitingRandom(keys, round, own: own.random, peersConfirm: peersConfirm)
       }
       enter(.secureConnections(pairing))
 
     case (.pairingRandom(let message), .awaitingRandom(let keys, let round, let own, let peersConfirm)):
-      let nonce = message.randomValue.number(in: pdu)
+      let nonce = message.randomValue
       if let peersConfirm {
         guard f4(keys.peers, keys.own, nonce, round?.bit ?? 0) == peersConfirm
         else { return fail(.confirmValueFailed, now) }
       }
       // Our own number comes from somebody who sends back what we send.
       guard nonce != own else { return fail(.confirmValueFailed, now) }
-      if role == .responder { send(.pairingRandom(own), now) }
+      if role == .responder { send(.pairingRandom(PairingRandom(own)), now) }
       finishRound(pairing, keys, round, own, nonce, now, &chance)
 
     case (.pairingDHKeyCheck(let message), .awaitingComparison(let keys, peersCheck: nil)) where role == .responder:
-      pairing.step = .awaitingComparison(keys, peersCheck: message.dhKeyCheck.number(in: pdu))
+      pairing.step = .awaitingComparison(keys, peersCheck: message.dhKeyCheck)
       enter(.secureConnections(pairing))
     case (.pairingDHKeyCheck(let message), .awaitingCheck(let keys)):
-      receive(check: message.dhKeyCheck.number(in: pdu), pairing.agreement, keys, now)
+      receive(check: message.dhKeyCheck, pairing.agreement, keys, now)
 
     case (.pairingKeypressNotification(let message), _) where pairing.agreement.notifiesKeypresses:
       show(message.notificationType, pairing.agreement, now)
@@ -145,7 +142,7 @@ extension SecurityManager {
     do throws(InvalidPublicKey) { dhKey = try pairing.keyPair.dhKey(with: key) } catch {
       return fail(.dhKeyCheckFailed, now)
     }
-    if role == .responder { send(.pairingPublicKey(own), now) }
+    if role == .responder { send(.pairingPublicKey(PairingPublicKey(own)), now) }
     let keys = ECDHKeys(
       own: own.x, peers: key.x, dhKey: dhKey, usesDebugKey: [own.x, key.x].contains(debug.x))
 
@@ -156,7 +153,7 @@ extension SecurityManager {
         guard f4(key.x, key.x, random.number, 0) == confirm else { return fail(.confirmValueFailed, now) }
       }
       let nonce = UInt128.random(using: &chance)
-      if role == .initiator { send(.pairingRandom(nonce), now) }
+      if role == .initiator { send(.pairingRandom(PairingRandom(nonce)), now) }
       pairing.step = .awaitingRandom(keys, nil, own: nonce, peersConfirm: nil)
     case (_, true?):
       pairing.step = .awaitingPasskey(keys, peersConfirm: nil)
@@ -168,7 +165,7 @@ extension SecurityManager {
     case (_, nil) where role == .initiator: pairing.step = .awaitingConfirm(keys, nil, own: nil)
     case (_, nil):
       let commitment = commit(keys, nil, &chance)
-      send(.pairingConfirm(commitment.confirm), now)
+      send(.pairingConfirm(PairingConfirm(commitment.confirm)), now)
       pairing.step = .awaitingRandom(keys, nil, own: commitment.random, peersConfirm: nil)
     }
     enter(.secureConnections(pairing))
@@ -197,7 +194,7 @@ extension SecurityManager {
     pairing.step = .awaitingConfirm(keys, round, own: nil)
     if role == .initiator || peersConfirm != nil {
       let own = commit(keys, round, &chance)
-      send(.pairingConfirm(own.confirm), now)
+      send(.pairingConfirm(PairingConfirm(own.confirm)), now)
       pairing.step =
         if let peersConfirm {
           .awaitingRandom(keys, round, own: own.random, peersConfirm: peersConfirm)
@@ -253,7 +250,9 @@ extension SecurityManager {
     var pairing = pairing
     pairing.step = .awaitingCheck(keys)
     enter(.secureConnections(pairing))
-    if role == .initiator { send(.dhKeyCheck(check(pairing.agreement, keys, ofOurs: true)), now) }
+    if role == .initiator {
+      send(.pairingDHKeyCheck(PairingDHKeyCheck(check(pairing.agreement, keys, ofOurs: true))), now)
+    }
     if let peersCheck { receive(check: peersCheck, pairing.agreement, keys, now) }
   }
   private func check(_ agreement: Agreement, _ keys: CheckKeys, ofOurs: Bool) -> UInt128 {
@@ -266,7 +265,7 @@ extension SecurityManager {
   }
   private mutating func receive(check value: UInt128, _ agreement: Agreement, _ keys: CheckKeys, _ now: Instant) {
     guard value == check(agreement, keys, ofOurs: false) else { return fail(.dhKeyCheckFailed, now) }
-    if role == .responder { send(.dhKeyCheck(check(agreement, keys, ofOurs: true)), now) }
+    if role == .responder { send(.pairingDHKeyCheck(PairingDHKeyCheck(check(agreement, keys, ofOurs: true))), now) }
     encrypt(agreement, with: keys.ltk)
   }
 }

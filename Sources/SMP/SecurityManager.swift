@@ -112,14 +112,14 @@ public struct SecurityManager: ~Copyable {
     try checkIdle(.initiator, now)
     let request = PairingFeatures(requestWith: settings)
     phase = .pairing(.awaitingResponse(request, settings), deadline: now)
-    send(.pairingRequest(request), now)
+    send(.pairingRequest(PairingRequest(request)), now)
   }
   /// Peripheral: asks the Central to encrypt the link or to pair. Ends with `.completed`, `.resumed` or `.failed`.
   /// Vol 3, Part H, §2.4.6.
   public mutating func requestSecurity(now: Instant) throws(PairingRefusal) {
     try checkIdle(.responder, now)
     phase = .awaitingPairing(deadline: now.adding(seconds: Self.timeout))
-    outgoing.append(.securityRequest(AuthReq(with: settings)))
+    outgoing.append(.pdu(.securityRequest(SecurityRequest(AuthReq(with: settings)))))
   }
   private func checkIdle(_ wanted: PairingRole, _ now: Instant) throws(PairingRefusal) {
     guard role == wanted else { throw .wrongRole }
@@ -137,7 +137,7 @@ public struct SecurityManager: ~Copyable {
   public mutating func accept(now: Instant, using chance: inout some RandomNumberGenerator) -> Bool {
     switch phase {
     case .pairing(.awaitingConsent(let agreement), _):
-      if role == .responder { send(.pairingResponse(agreement.response), now) }
+      if role == .responder { send(.pairingResponse(PairingResponse(agreement.response)), now) }
       begin(agreement, now, &chance)
     case .pairing(.distributing(var distribution), _) where distribution.isIdentityOpen:
       distribution.acceptIdentity()
@@ -189,7 +189,9 @@ public struct SecurityManager: ~Copyable {
       agreement = pairing.agreement
     default: return false
     }
-    if agreement.notifiesKeypresses, outgoing.count < Self.mostOutgoing { send(.keypress(key), now) }
+    if agreement.notifiesKeypresses, outgoing.count < Self.mostOutgoing {
+      send(.pairingKeypressNotification(PairingKeypressNotification(key)), now)
+    }
     return true
   }
   /// The user refuses or gives up, or the layer above does: ends the pairing, whatever its stage, with the reason that
@@ -271,9 +273,9 @@ public struct SecurityManager: ~Copyable {
 
     case (.pairing(.awaitingResponse(let request, let settings), _), .pairingResponse(let response)):
       consider(response.features, to: request, settings, now, &chance)
-    case (.pairing(.legacy(let pairing), _), _): receive(message, pdu, in: pairing, now, &chance)
-    case (.pairing(.secureConnections(let pairing), _), _): receive(message, pdu, in: pairing, now, &chance)
-    case (.pairing(.distributing(let distribution), _), _): receive(message, pdu, in: distribution, now)
+    case (.pairing(.legacy(let pairing), _), _): receive(message, in: pairing, now, &chance)
+    case (.pairing(.secureConnections(let pairing), _), _): receive(message, in: pairing, now, &chance)
+    case (.pairing(.distributing(let distribution), _), _): receive(message, in: distribution, now)
     default: unexpected(code, now)
     }
   }
@@ -320,13 +322,14 @@ public struct SecurityManager: ~Copyable {
 
   mutating func emit(_ effect: SecurityEffect) { effects.append(effect) }
   /// Queues a PDU of the pairing; restarts the timer. Vol 3, Part H, §3.4.
-  mutating func send(_ pdu: Outgoing, _ now: Instant) {
+  mutating func send(_ pdu: SMPPDU, _ now: Instant) { send(.pdu(pdu), now) }
+  private mutating func send(_ pdu: Outgoing, _ now: Instant) {
     outgoing.append(pdu)
     if case .pairing(let stage, _) = phase { phase = .pairing(stage, deadline: now.adding(seconds: Self.timeout)) }
   }
   /// Queues Pairing Failed where no pairing is in progress.
   private mutating func reply(_ reason: PairingFailure) {
-    if outgoing.count < Self.mostOutgoing { outgoing.append(.pairingFailed(reason)) }
+    if outgoing.count < Self.mostOutgoing { outgoing.append(.pdu(.pairingFailed(PairingFailed(reason)))) }
   }
   mutating func enter(_ stage: Stage) {
     guard case .pairing(_, let deadline) = phase else { return }
@@ -335,7 +338,7 @@ public struct SecurityManager: ~Copyable {
   /// Ends the pairing; the peer gets the reason.
   mutating func fail(_ reason: PairingFailure, _ now: Instant) {
     outgoing.removeAll()
-    outgoing.append(.pairingFailed(reason))
+    outgoing.append(.pdu(.pairingFailed(PairingFailed(reason))))
     end(.ours(reason), now)
   }
   private mutating func end(_ error: PairingError, _ now: Instant) {
@@ -411,11 +414,11 @@ public struct SecurityManager: ~Copyable {
     completeIfDistributed()
   }
   private mutating func receive(
-    _ message: SMPPDU, _ pdu: Span<UInt8>, in distribution: Distribution, _ now: Instant
+    _ message: SMPPDU, in distribution: Distribution, _ now: Instant
   ) {
     var distribution = distribution
     do throws(PairingFailure) {
-      guard try distribution.receive(message, pdu) else { return unexpected(message.code, now) }
+      guard try distribution.receive(message) else { return unexpected(message.code, now) }
     } catch {
       return fail(error, now)
     }

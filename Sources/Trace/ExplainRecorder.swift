@@ -88,6 +88,11 @@ struct ExplainRecorder: FieldVisitor {
     at += bit / 8
     bit %= 8
   }
+  mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) throws(WireError) {
+    try need(V.width, label)
+    for index in 0..<V.words { value[word: index] = number(at + 8 * index, 8) }
+    data(label, V.width)
+  }
   mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent)
     throws(WireError)
   {

@@ -9,6 +9,8 @@
 public protocol FieldVisitor {
   /// A number of fixed width.
   mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) throws(WireError)
+  /// A number of 16 or 32 octets.
+  mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) throws(WireError)
   /// `width` bits of an octet or word, least significant bit first. The widths of a run add up to whole octets.
   mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError)
   /// Octets whose number is not in the message.

@@ -64,6 +64,45 @@ public struct UInt24: WireValue, Hashable, ExpressibleByIntegerLiteral {
   @inlinable @inline(__always) public var wire: UInt64 { UInt64(value) }
 }
 
+// MARK: Numbers of 16 and 32 octets
+
+/// A number of two or four words of 64 bits, least significant first: a key, a random value, a coordinate.
+public protocol WireWideValue: BitwiseCopyable, Sendable {
+  init()
+  static var words: Int { get }
+  /// A word, from 0, the least significant one.
+  subscript(word index: Int) -> UInt64 { get set }
+  /// Whether texts show the number of the octets only: a key must not reach a log.
+  static var isSecret: Bool { get }
+}
+extension WireWideValue {
+  @inlinable @inline(__always) public static var isSecret: Bool { false }
+  /// Octets, 16 or 32.
+  @inlinable @inline(__always) public static var width: Int { 8 &* words }
+}
+extension UInt128: WireWideValue {
+  @inlinable @inline(__always) public static var words: Int { 2 }
+  @inlinable @inline(__always) public subscript(word index: Int) -> UInt64 {
+    get { UInt64(truncatingIfNeeded: self >> (64 * index)) }
+    set {
+      self &= ~(UInt128(UInt64.max) << (64 * index))
+      self |= UInt128(newValue) << (64 * index)
+    }
+  }
+}
+/// A key of 128 bits: texts do not show it.
+public struct SecretNumber: WireWideValue, Equatable {
+  public var number: UInt128
+  @inlinable public init() { number = 0 }
+  @inlinable public init(_ number: UInt128) { self.number = number }
+  @inlinable @inline(__always) public static var words: Int { 2 }
+  @inlinable @inline(__always) public static var isSecret: Bool { true }
+  @inlinable @inline(__always) public subscript(word index: Int) -> UInt64 {
+    get { number[word: index] }
+    set { number[word: index] = newValue }
+  }
+}
+
 // MARK: Numbers with names
 
 /// An assigned number of a set that grows: any value is legal and is preserved.

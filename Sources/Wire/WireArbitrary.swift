@@ -56,6 +56,9 @@ public struct WireArbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
   }
 
   public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) { valid(&value, 8 * V.width) }
+  public mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) {
+    for index in 0..<V.words { value[word: index] = number(64) }
+  }
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
     valid(&value, width)
   }

@@ -83,6 +83,15 @@
   }
 
   @inlinable @inline(__always)
+  public mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) throws(WireError) {
+    try need(V.width, label)
+    for index in 0..<V.words {
+      value[word: index] = load(at, UInt64.self)
+      at &+= 8
+    }
+  }
+
+  @inlinable @inline(__always)
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError) {
     let octets = (bit &+ width &+ 7) &>> 3
     try need(octets, label)

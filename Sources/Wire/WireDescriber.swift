@@ -35,6 +35,11 @@
   }
 
   public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) { write(label, value.text) }
+  public mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) {
+    if V.isSecret { return write(label, "(secret, \(V.width) octets)") }
+    let octets = (0..<V.width).map { UInt8(truncatingIfNeeded: value[word: $0 / 8] >> UInt64($0 % 8 * 8)) }
+    write(label, hexText(octets.span))
+  }
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
     write(label, value.text)
   }

@@ -95,6 +95,12 @@
   }
 
   @inlinable @inline(__always)
+  public mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) throws(WireError) {
+    try need(V.width, label)
+    for index in 0..<V.words { store(value[word: index]) }
+  }
+
+  @inlinable @inline(__always)
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError) {
     let mask: UInt64 = (1 &<< UInt64(truncatingIfNeeded: width)) &- 1
     pending |= (value.wire & mask) &<< UInt64(truncatingIfNeeded: bit)

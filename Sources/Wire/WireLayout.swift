@@ -25,6 +25,7 @@ public struct WireLayout: FieldVisitor {
   }
 
   public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) { add(label, 8 * V.width) }
+  public mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) { add(label, 8 * V.width) }
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) { add(label, width) }
   public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) {
     if case .exactly(let count) = extent { add(label, 8 * count) } else { add(label, nil) }

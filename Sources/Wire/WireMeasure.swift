@@ -18,6 +18,9 @@ public struct WireMeasure: FieldVisitor {
     shortest &+= V.width
     if V.isClosed { isClosed = true }
   }
+  @inlinable @inline(__always) public mutating func value<V: WireWideValue>(_ label: StaticString, _ value: inout V) {
+    shortest &+= V.width
+  }
   @inlinable @inline(__always)
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
     bit &+= width

@@ -31,6 +31,30 @@ import Testing
     #expect(buffer.withBytes { $0[4] } == 3)
   }
 
+  /// Least significant octet first: Vol 3, Part H, §3.3.
+  @Test func numbersOfSixteenOctetsAreValues() throws {
+    let packet = octets(
+      "00 01 02 03 04 05 06 07 08 09 0A 0B 0C 0D 0E 0F 10 11 12 13 14 15 16 17 18 19 1A 1B 1C 1D 1E 1F")
+    let record = try WireDecoder.decode(Wide.self, packet.span)
+    #expect(record.number == 0x0F0E0D0C_0B0A0908_07060504_03020100)
+    #expect(record.key == SecretNumber(0x1F1E1D1C_1B1A1918_17161514_13121110))
+    #expect(try record.encoded(from: Span()) == packet)
+    let text = record.description(in: packet.span)
+    #expect(text == "Number: 00 01 02 03 04 05 06 07 08 09 0A 0B 0C 0D 0E 0F, Key: (secret, 16 octets)")
+    #expect(Wide.layout.map(\.width) == [128, 128] && Wide.measure.shortest == 32)
+    for (count, field) in [(0, "Number"), (15, "Number"), (16, "Key"), (31, "Key")] {
+      let error = #expect(throws: WireError.self) { try WireDecoder.decode(Wide.self, packet.span, to: count) }
+      #expect(error?.description == "truncated \"\(field)\": needed 16, available \(count % 16)")
+    }
+  }
+  private struct Wide: WireRecord {
+    var number = UInt128(), key = SecretNumber()
+    mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Number", &number)
+      try visit.value("Key", &key)
+    }
+  }
+
   @Test(arguments: [
     ("180D", "180D", BluetoothUUID.short(0x180D)),
     ("0000180d-0000-1000-8000-00805f9b34fb", "180D", .long(low: 0x8000_0080_5F9B_34FB, high: 0x0000_180D_0000_1000)),
