@@ -1,5 +1,7 @@
 import ATT
+import BasicContainers
 import BindruneWire
+import DequeModule
 
 /// # What a client knows of its server, and for how long
 /// **Overview**: Vol 3, Part G, §2.5.2. Handles are valid while the server's database is as it was when they were

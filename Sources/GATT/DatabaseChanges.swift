@@ -104,7 +104,7 @@ extension Database {
       else { return false }
       let start = Int(attribute.start)
       return UInt16(values[start]) | UInt16(values[start + 1]) << 8 == service.first.rawValue
-    }.map(\.handle)
+    }.map { $0.handle }
   }
   /// The attributes affected by removing the service at this range: its own, and all of each service that includes it.
   func range(concernedBy service: HandleRange) -> HandleRange {
@@ -183,7 +183,7 @@ extension PendingService {
   /// For each attribute the end of the group that it opens, or its own handle. A characteristic's group ends before the
   /// next characteristic, the last one's with the service: Vol 3, Part G, §2.5.3.
   var groupEnds: [AttributeHandle] {
-    var ends = attributes.map(\.handle)
+    var ends = attributes.map { $0.handle }
     var end = last
     for i in attributes.indices.reversed() where attributes[i].type.shortest == .characteristic {
       ends[i] = AttributeHandle(rawValue: UInt16(truncatingIfNeeded: end))

@@ -255,7 +255,7 @@ struct Discovery {
   ) throws(ClientError) -> Int {
     guard handle.rawValue <= end.rawValue else { throw .malformedResponse(.groupEnd(handle)) }
     let service = RemoteService(handle: handle, endHandle: end, uuid: uuid, isPrimary: isPrimary)
-    let index = found.lowerBound(found.services, by: \.handle, Int(handle.rawValue))
+    let index = found.lowerBound(found.services, by: { $0.handle }, Int(handle.rawValue))
     if index < found.services.count, found.services[index].handle == handle {
       found.services[index] = service
     } else {

@@ -1,4 +1,5 @@
 import ATT
+import BasicContainers
 import BindruneWire
 
 /// What a bearer needs before it may read or write an attribute. Vol 3, Part F, §3.2.5.

@@ -121,15 +121,17 @@ public struct RemoteDatabase: Sendable, Hashable {
   // MARK: From the whole to the part
 
   public func includes(of service: RemoteService) -> [RemoteInclude] {
-    includes[indices(of: service.range, in: includes, by: \.handle)].filter { owner(of: $0.handle) == service.handle }
+    includes[indices(of: service.range, in: includes, by: { $0.handle })].filter {
+      owner(of: $0.handle) == service.handle
+    }
   }
   public func characteristics(of service: RemoteService) -> [RemoteCharacteristic] {
-    characteristics[indices(of: service.range, in: characteristics, by: \.handle)]
+    characteristics[indices(of: service.range, in: characteristics, by: { $0.handle })]
       .filter { owner(of: $0.handle) == service.handle }
   }
   public func descriptors(of characteristic: RemoteCharacteristic) -> ArraySlice<RemoteDescriptor> {
     let value = characteristic.valueHandle
-    let found = indices(of: HandleRange(value, characteristic.endHandle), in: descriptors, by: \.handle)
+    let found = indices(of: HandleRange(value, characteristic.endHandle), in: descriptors, by: { $0.handle })
     return descriptors[found].drop { $0.handle == value }
   }
 
@@ -155,11 +157,11 @@ public struct RemoteDatabase: Sendable, Hashable {
 
   /// The service whose declaration has this handle.
   public func service(at handle: AttributeHandle) -> RemoteService? {
-    element(services, by: \.handle, at: handle)
+    element(services, by: { $0.handle }, at: handle)
   }
   /// The service that contains `handle`: the innermost one, if the server nests services against the rules.
   public func service(containing handle: AttributeHandle) -> RemoteService? {
-    var index = lowerBound(services, by: \.handle, Int(handle.rawValue) + 1)
+    var index = lowerBound(services, by: { $0.handle }, Int(handle.rawValue) + 1)
     while index > 0 {
       index -= 1
       if services[index].endHandle.rawValue >= handle.rawValue { return services[index] }
@@ -168,23 +170,23 @@ public struct RemoteDatabase: Sendable, Hashable {
   }
   /// The characteristic whose declaration has this handle.
   public func characteristic(at handle: AttributeHandle) -> RemoteCharacteristic? {
-    element(characteristics, by: \.handle, at: handle)
+    element(characteristics, by: { $0.handle }, at: handle)
   }
   /// The characteristic whose value has this handle, as a notification names it.
   public func characteristic(valueHandle: AttributeHandle) -> RemoteCharacteristic? {
-    let index = lowerBound(characteristics, by: \.handle, Int(valueHandle.rawValue))
+    let index = lowerBound(characteristics, by: { $0.handle }, Int(valueHandle.rawValue))
     if index > 0, characteristics[index - 1].valueHandle == valueHandle { return characteristics[index - 1] }
     return characteristics.first { $0.valueHandle == valueHandle }
   }
   public func descriptor(at handle: AttributeHandle) -> RemoteDescriptor? {
-    element(descriptors, by: \.handle, at: handle)
+    element(descriptors, by: { $0.handle }, at: handle)
   }
 
   private func owner(of handle: AttributeHandle) -> AttributeHandle? { service(containing: handle)?.handle }
 
   /// The place of the characteristic that a descriptor with this handle belongs to.
   func indexOfCharacteristic(describedAt handle: AttributeHandle) -> Int? {
-    let index = lowerBound(characteristics, by: \.handle, Int(handle.rawValue)) - 1
+    let index = lowerBound(characteristics, by: { $0.handle }, Int(handle.rawValue)) - 1
     guard index >= 0, characteristics[index].descriptorRange?.contains(handle) == true else { return nil }
     return index
   }
@@ -195,7 +197,7 @@ public struct RemoteDatabase: Sendable, Hashable {
     else { return }
     characteristics[index].isSearched = true
     descriptors.removeAll { range.contains($0.handle) }
-    let place = lowerBound(descriptors, by: \.handle, Int(range.first.rawValue))
+    let place = lowerBound(descriptors, by: { $0.handle }, Int(range.first.rawValue))
     descriptors.insert(contentsOf: found.descriptors(of: characteristic), at: place)
   }
   /// Whether this database is `before`, with descriptors at most that were not known by then.
@@ -256,7 +258,7 @@ extension RemoteDatabase {
   /// true when each lies in a service.
   @discardableResult mutating func endCharacteristics(in range: HandleRange) -> Bool {
     var service = 0, areHoused = true
-    for index in indices(of: range, in: characteristics, by: \.handle) {
+    for index in indices(of: range, in: characteristics, by: { $0.handle }) {
       let handle = characteristics[index].handle.rawValue
       while service < services.count, services[service].handle.rawValue <= handle { service += 1 }
       var end = range.last.rawValue
@@ -278,7 +280,7 @@ extension RemoteDatabase {
 extension RemoteDatabase {
   /// Whether a service that began at `handle` would lie inside the one before it.
   func nests(_ handle: AttributeHandle) -> Bool {
-    let index = lowerBound(services, by: \.handle, Int(handle.rawValue))
+    let index = lowerBound(services, by: { $0.handle }, Int(handle.rawValue))
     return index > 0 && services[index - 1].endHandle.rawValue >= handle.rawValue
   }
   /// Drops whatever lies outside of all services.

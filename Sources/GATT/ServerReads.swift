@@ -1,6 +1,7 @@
 import ATT
 import BasicContainers
 import BindruneWire
+import DequeModule
 
 // Reading. Vol 3, Part F, §3.4.4.
 //

@@ -1,6 +1,7 @@
 import ATT
 import BasicContainers
 import BindruneWire
+import DequeModule
 
 /// What the server keeps for one client, from the `open` of its first bearer to the `close` of its last.
 struct ClientState: ~Copyable {

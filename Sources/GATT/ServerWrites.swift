@@ -1,5 +1,7 @@
 import ATT
+import BasicContainers
 import BindruneWire
+import DequeModule
 
 // MARK: - Writing. Vol 3, Part F, §3.4.5
 

@@ -1,6 +1,8 @@
 import ATT
+import BasicContainers
 import BindruneToolbox
 import BindruneWire
+import DequeModule
 
 /// What verifies the signed writes of a client. Vol 3, Part C, §10.4.2.
 public struct ClientSigning: Sendable {

@@ -211,7 +211,7 @@ extension AuthReq: CustomStringConvertible {
   public var description: String {
     let bonding: StaticString = isBonding ? "Bonding" : rawValue & 0x03 == 0 ? "No Bonding" : "Reserved Bonding"
     let flags: [(AuthReq, StaticString)] = [(.mitm, "MITM"), (.sc, "SC"), (.keypress, "Keypress"), (.ct2, "CT2")]
-    return listed([bonding] + flags.filter { contains($0.0) }.map(\.1), self)
+    return listed([bonding] + flags.filter { contains($0.0) }.map { $0.1 }, self)
   }
   public var text: String { description }
 }
@@ -221,7 +221,7 @@ extension KeyDistribution: CustomStringConvertible {
     let keys: [(KeyDistribution, StaticString)] = [
       (.encKey, "EncKey"), (.idKey, "IdKey"), (.signKey, "SignKey"), (.linkKey, "LinkKey"),
     ]
-    return listed(keys.filter { contains($0.0) }.map(\.1), self)
+    return listed(keys.filter { contains($0.0) }.map { $0.1 }, self)
   }
   public var text: String { description }
 }

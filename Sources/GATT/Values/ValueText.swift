@@ -52,7 +52,7 @@ private struct ExtendedPropertiesValue: WireRecord {
       (CharacteristicExtendedProperties.reliableWrite, "reliable write"),
       (.writableAuxiliaries, "writable auxiliaries"),
     ]
-    let present = names.filter { properties.contains($0.0) }.map(\.1)
+    let present = names.filter { properties.contains($0.0) }.map { $0.1 }
     return present.isEmpty ? "none" : present.joined(separator: ", ")
   }
 }
