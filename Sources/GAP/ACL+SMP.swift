@@ -1,4 +1,5 @@
 import ATT
+import BasicContainers
 import BindruneToolbox
 import BindruneWire
 import GATT

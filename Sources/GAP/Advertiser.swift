@@ -44,7 +44,7 @@ struct Advertiser {
       outcomes.removeAll()
       isSuspended = false
     }
-    return sets.filter(\.isWatched).map(\.id)
+    return sets.filter { $0.isWatched }.map { $0.id }
   }
   mutating func nextOutcome() -> (AdvertisingSetID, AdvertisingSet.Outcome)? { outcomes.popFirst() }
 
@@ -78,14 +78,14 @@ struct Advertiser {
   /// The set with this number, or one to assign it to: an idle one, a new one, or one about to become idle.
   private mutating func place(for id: AdvertisingSetID) throws(AdvertisingError) -> Int {
     if let index = index(of: id) { return index }
-    if sets.count < capacity, !sets.contains(where: \.isFree) {
+    if sets.count < capacity, !sets.contains(where: { $0.isFree }) {
       sets.append(
         AdvertisingSet(
           id, handle: UInt8(sets.count), tag: tag | UInt32(sets.count), usesExtendedCommands: usesExtendedCommands,
           hostAddress: ownAddress, isSuspended: isSuspended))
       return sets.count - 1
     }
-    guard let index = sets.firstIndex(where: \.isFree) ?? sets.firstIndex(where: { !$0.isWanted }) else {
+    guard let index = sets.firstIndex(where: { $0.isFree }) ?? sets.firstIndex(where: { !$0.isWanted }) else {
       throw .tooManySets(available: capacity)
     }
     report(sets[index].abandon(), index)
@@ -100,7 +100,7 @@ struct Advertiser {
   // MARK: Suspension
 
   /// Nothing is enabled in the controller, and no command is in flight.
-  var isQuiet: Bool { sets.allSatisfy(\.isQuiet) }
+  var isQuiet: Bool { sets.allSatisfy { $0.isQuiet } }
   /// Turns all sets off for an operation that a controller refuses while they are on, without reporting it; `isQuiet`
   /// is true when they are off. The targets are kept, and may be changed.
   mutating func suspend(hci: inout HCILayer, now: Instant) {

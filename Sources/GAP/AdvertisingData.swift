@@ -257,7 +257,7 @@ enum UUIDListKind: BitwiseCopyable, CaseIterable {
   }
   func structures(_ uuids: [BluetoothUUID]) -> [AdvertisingData.Structure] {
     [2, 4, 16].compactMap { width in
-      let data = uuids.filter { $0.width == width }.flatMap(\.littleEndian)
+      let data = uuids.filter { $0.width == width }.flatMap { $0.littleEndian }
       return data.isEmpty ? nil : AdvertisingData.Structure(type: type(width: width), data: data)
     }
   }

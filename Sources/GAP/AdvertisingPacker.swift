@@ -61,7 +61,7 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
   public func pack(_ sources: [Source]) -> PackedAdvertisement {
     let items = Items(sources)
     switch policy {
-    case .coreBluetooth: return packAsCoreBluetooth(items, isInBackground: sources.allSatisfy(\.isInBackground))
+    case .coreBluetooth: return packAsCoreBluetooth(items, isInBackground: sources.allSatisfy({ $0.isInBackground }))
     case .standard: return packLegacy(items)
     case .extended: return longestExtended.map { packExtended(items, longest: $0) } ?? packLegacy(items)
     case .everything:
@@ -228,7 +228,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
 
   public var payloads: AdvertisingPayloads {
     AdvertisingPayloads(
-      advertising: advertising.flatMap(\.octets), scanResponse: scanResponse.flatMap(\.octets),
+      advertising: advertising.flatMap { $0.octets }, scanResponse: scanResponse.flatMap { $0.octets },
       usesLegacyPDUs: usesLegacyPDUs)
   }
   /// The UUIDs in the overflow area.
@@ -283,7 +283,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
   ) {
     guard let width = uuids.first?.width else { return }
     let type = kind.type(width: width, isComplete: isComplete)
-    put(.init(type: type, data: uuids.flatMap(\.littleEndian)), in: place, uuids.map(kind.item))
+    put(.init(type: type, data: uuids.flatMap { $0.littleEndian }), in: place, uuids.map(kind.item))
   }
   /// Places the whole name, else as much as fits `room` octets with the header, marked as shortened.
   fileprivate mutating func putName(_ name: AdvertisingData.Structure, in place: Place, room: Int) {
@@ -355,13 +355,13 @@ private struct Items {
   private var said: Set<ADType> = []
 
   init(_ sources: [AdvertisingPacker.Source]) {
-    let lists = sources.map(\.data.items)
+    let lists = sources.map { $0.data.items }
     for isInBackground in [false, true] {
       for (source, list) in zip(sources, lists) where source.isInBackground == isInBackground {
         for item in list where item.isSaidOnce { add(item, isInBackground: isInBackground) }
       }
     }
-    for turn in 0..<(lists.map(\.count).max() ?? 0) {
+    for turn in 0..<(lists.map({ $0.count }).max() ?? 0) {
       for (source, list) in zip(sources, lists) where turn < list.count {
         add(list[turn], isInBackground: source.isInBackground)
       }
@@ -480,7 +480,8 @@ public enum AdvertisingDataError: Error, Sendable, Hashable, CustomStringConvert
   public var description: String {
     switch self {
     case .leftOut(let items):
-      "the " + items.map(\.description).prefix(1).joined() + (items.count > 1 ? ", and \(items.count - 1) more" : "")
+      "the " + items.map { $0.description }.prefix(1).joined()
+        + (items.count > 1 ? ", and \(items.count - 1) more" : "")
         + "; advertise less data"
     case .extendedUnavailable:
       "this controller has no extended advertising, which a number of events needs; give a duration instead"

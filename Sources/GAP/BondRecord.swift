@@ -1,5 +1,6 @@
 import BindruneToolbox
 import BindruneWire
+import HCI
 import SMP
 
 extension Bond {

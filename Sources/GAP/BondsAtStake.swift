@@ -1,5 +1,7 @@
+import BasicContainers
 import BindruneToolbox
 import BindruneWire
+import HCI
 import SMP
 
 /// A bond whose place a pairing would take. Who consents accepts the peer as that device from now on: a stranger can use

@@ -23,7 +23,7 @@ struct ApplicationCommands {
   }
   mutating func removeAll() -> [RequestID] {
     defer { waiting = [] }
-    return waiting.map(\.id)
+    return waiting.map { $0.id }
   }
 }
 

@@ -130,7 +130,7 @@ struct Connections {
 
   /// The controller has been reset: returns the requests that fail.
   mutating func reset() -> [RequestID] {
-    let orphans = requests.map(\.id)
+    let orphans = requests.map { $0.id }
     let revision = revision
     self = Connections(tag: tag)
     self.revision = revision &+ 1
@@ -205,7 +205,7 @@ struct Connections {
       return nil
     }
     let usesList = targets.count > 1 && acceptListSize > 1 && listPause == nil
-    let peers = targets.prefix(usesList ? acceptListSize : 1).map(\.air)
+    let peers = targets.prefix(usesList ? acceptListSize : 1).map { $0.air }
     return Attempt(peers: peers, usesList: usesList, parameters: request.parameters)
   }
   private mutating func unblock(_ hci: inout HCILayer, _ now: Instant) {

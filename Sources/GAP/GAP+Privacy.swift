@@ -1,3 +1,4 @@
+import BasicContainers
 import BindruneWire
 import GATT
 import HCI
@@ -70,7 +71,7 @@ extension HostCore {
     drain(now)
   }
   /// In the order in which they were added.
-  public var peerIdentities: [PeerAddress] { privacy.identities.peers.map(\.identity) }
+  public var peerIdentities: [PeerAddress] { privacy.identities.peers.map { $0.identity } }
 
   /// The peer with this address: an identity address, a private one that a known key resolves, or any other.
   public mutating func peer(at address: PeerAddress) -> PeerID {

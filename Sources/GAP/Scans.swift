@@ -88,11 +88,11 @@ struct Scans {
   mutating func end(_ id: ScanID) {
     scans.removeAll { $0.id == id }
     if scans.isEmpty { devices.removeAll() }
-    if !scans.contains(where: \.parameters.isActive) { held = [] }
+    if !scans.contains(where: { $0.parameters.isActive }) { held = [] }
   }
   /// Ends all scans.
   mutating func removeAll() -> [ScanID] {
-    let ids = scans.map(\.id)
+    let ids = scans.map { $0.id }
     for id in ids { end(id) }
     return ids
   }
@@ -110,7 +110,7 @@ struct Scans {
   var merged: ControllerScan? {
     guard
       // The larger fraction of time; if equal, the shorter interval.
-      let eager = scans.map(\.parameters).max(by: { a, b in
+      let eager = scans.map { $0.parameters }.max(by: { a, b in
         let (one, other) = (
           UInt32(a.window.rawValue) * UInt32(b.interval.rawValue),
           UInt32(b.window.rawValue) * UInt32(a.interval.rawValue)
@@ -133,7 +133,7 @@ struct Scans {
     if let earlier { report(earlier, nil, to: .active) }
     guard pdu.report.isScannable else { return report(pdu, nil, to: .everybody) }
     report(pdu, nil, to: .passive)
-    guard scans.contains(where: \.parameters.isActive) else { return }
+    guard scans.contains(where: { $0.parameters.isActive }) else { return }
     if held.count == Self.heldAtMost { report(held.removeFirst().pdu, nil, to: .active) }
     held.append(Held(pdu: pdu, until: now + Self.patience))
   }

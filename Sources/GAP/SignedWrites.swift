@@ -1,6 +1,10 @@
 import ATT
+import BasicContainers
+import BindruneToolbox
 import BindruneWire
 import GATT
+import HCI
+import SMP
 
 /// What came of a signed write.
 public enum SignedWriteAnswer: BitwiseCopyable, Sendable, Equatable {

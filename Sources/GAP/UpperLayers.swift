@@ -4,6 +4,7 @@ import BindruneWire
 import GATT
 import HCI
 import L2CAP
+import SMP
 
 /// One link and everything that exists for its lifetime.
 struct Link: ~Copyable {
