@@ -11,6 +11,9 @@ import SMP
 ///
 ///     Could not read attribute 0x0003 of F0:F1:F2:F3:F4:F5/random. The device answered Read Not Permitted (0x02).
 public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertible {
+  #if hasAttribute(nonexhaustive)
+    @nonexhaustive(warn)
+  #endif
   public enum Code: String, Sendable, Hashable {
     /// The transport to the controller failed or was lost.
     case transport

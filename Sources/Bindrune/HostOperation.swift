@@ -7,6 +7,9 @@ import SMP
 /// `BluetoothHost.begin` makes the request without waiting.
 ///
 /// Each operation has one kind of outcome besides errors. Its comment names it; if there is none, it is `.done`.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum HostOperation: Sendable {
   /// `.linked`. Waits until the peer is in range, or until it is cancelled.
   case connect(PeerID, ConnectionParameters)
@@ -125,6 +128,9 @@ public enum HostOperation: Sendable {
 }
 
 /// The result of a `HostOperation` that succeeded.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum HostOutcome: Sendable {
   /// Written, subscribed, disconnected …
   case done

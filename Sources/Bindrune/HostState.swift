@@ -1,4 +1,7 @@
 /// The state of a `BluetoothHost`. States only advance, in this order: a closed host stays closed.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum HostState: Sendable, Equatable {
   /// `start` has not been called.
   case stopped

@@ -70,10 +70,17 @@ final class LinkState: @unchecked Sendable {
   func hasValues(_ kind: SendPort.Kind) -> Bool {
     ports.contains { entry in entry.port.map { $0.kind == kind && $0.count > 0 } ?? false }
   }
+  /// Earlier messages wait behind values of this kind, and the next one must not overtake them.
+  private func hasHeld(_ kind: SendPort.Kind) -> Bool {
+    switch kind {
+    case .notification: false  // a client has one request at a time, so no earlier answer waits
+    case .command: !held.isEmpty
+    }
+  }
   /// The place of a request made now: a fence in each port of this kind, also in empty ones, as later offers come after
   /// it. Empty if nothing is before it.
   func places(among kind: SendPort.Kind) -> [SendPort.Fence] {
-    guard hasValues(kind) || kind == .command && !held.isEmpty else { return [] }
+    guard hasValues(kind) || hasHeld(kind) else { return [] }
     return ports.compactMap { $0.port?.kind == kind ? $0.port?.fence() : nil }
   }
   /// Takes the ports with values to send; call `putBack` afterwards. A copy would allocate at every turn.
@@ -288,10 +295,8 @@ extension BluetoothHost {
   private func send(_ ports: inout Deque<SendPort>, of link: LinkID) {
     // The transport is fetched once, as each fetch retains it.
     let now = now, transport = transport
-    var areCommandsRefused = false, areNotificationsRefused = false
-    while let index = ports.firstIndex(where: {
-      $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
-    }) {
+    var refused: SendPort.Kinds = []
+    while let index = ports.firstIndex(where: { !refused.contains(SendPort.Kinds($0.kind)) }) {
       let port = ports[index], kind = port.kind, inTurns = ports.count > 1
       let left: SendPort.Drained
       if let calls {
@@ -320,7 +325,7 @@ extension BluetoothHost {
         ports.remove(at: index)
         ports.append(port)
       // The bearer reports when there is room again.
-      case .refused: if port.kind == .command { areCommandsRefused = true } else { areNotificationsRefused = true }
+      case .refused: refused.insert(SendPort.Kinds(kind))
       }
     }
   }

@@ -54,6 +54,9 @@ final class NoObserver: HostObserver {
 /// The events of a link, in order: `.server(.connected)`; `.completed` of the `.connect` that made it; everything else;
 /// `.completed` of each request still outstanding, `.disconnect` with `.done` and the others with the error that says
 /// why the link went down; `.server(.disconnected)`, and nothing after that.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum HostEvent: Sendable {
   /// Requests among these wait for an answer, even if nothing reads `BluetoothHost.events`.
   case server(ServerEvent)

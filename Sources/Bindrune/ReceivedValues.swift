@@ -100,6 +100,9 @@ final class SubscriptionHolder: Sendable {
 }
 
 /// An event of a link or its server that this host did not request. `Link.events` reports it.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum LinkEvent: Sendable {
   /// A value without a subscriber here: an earlier connection enabled it, or the server sends it unasked.
   case value(ReceivedValue)

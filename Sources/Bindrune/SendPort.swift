@@ -40,7 +40,22 @@ import Synchronization
 /// 9. *When the server's services change*, values for the handles that are gone are dropped, and a port for one of them ends;
 ///    so with values of a service of ours that is removed. (`servicesChanged`, `valuesOfARemovedService`)
 public final class SendPort: Sendable {
-  public enum Kind: Sendable { case notification, command }
+  /// What the values of a port become on the air, and so which queue of the link they enter.
+  #if hasAttribute(nonexhaustive)
+    @nonexhaustive(warn)
+  #endif
+  public enum Kind: UInt8, Sendable, CaseIterable {
+    /// Of a server: notifications, or indications to a client that has enabled only those.
+    case notification = 0
+    /// Of a client: writes without response.
+    case command = 1
+  }
+  /// Some of the kinds.
+  struct Kinds: OptionSet {
+    let rawValue: UInt8
+    init(rawValue: UInt8) { self.rawValue = rawValue }
+    @inline(__always) init(_ kind: Kind) { rawValue = 1 << kind.rawValue }
+  }
   /// What is left after one `sendNext`.
   package enum Drained {
     /// No value is left. The next offer wakes the drainer.
@@ -82,7 +97,7 @@ public final class SendPort: Sendable {
     self.call = call
     self.onReady = onReady
     self.wake = wake
-    let depth = kind == .notification ? SendDepth() : nil
+    let depth = kind.depth
     let ring = SendRing(
       capacity: capacity, longest: Self.longestValue(mtu), handle: handle, depth: depth, tellsDrained: tellsDrained)
     self.capacity = ring.capacity
@@ -203,5 +218,16 @@ public final class SendPort: Sendable {
       return true
     }
     if isNew { ready.resume(.failure(error)) }
+  }
+}
+
+extension SendPort.Kind {
+  /// Limits how many values may wait; nil: only their octets are limited. An old notification is worth less than the
+  /// newest, whereas each write is a step of its own.
+  fileprivate var depth: SendDepth? {
+    switch self {
+    case .notification: SendDepth()
+    case .command: nil
+    }
   }
 }

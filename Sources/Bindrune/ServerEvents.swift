@@ -5,6 +5,9 @@ import GATT
 import HCI
 
 /// What happens at a host that serves; see `BluetoothHost.events`.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum ServerEvent: Sendable {
   /// A link is up, in either role.
   case connected(Link)

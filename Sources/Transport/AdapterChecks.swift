@@ -3,9 +3,15 @@ import SystemPackage
 /// One condition for opening an adapter's user channel.
 public struct AdapterCheck: Sendable, Equatable {
   /// In the order in which a user would fix them.
+  #if hasAttribute(nonexhaustive)
+    @nonexhaustive(warn)
+  #endif
   public enum Subject: String, Sendable, CaseIterable {
     case socket, userNamespace, capability, adapter, radioSwitch, owner, setUp, power, daemon, opening
   }
+  #if hasAttribute(nonexhaustive)
+    @nonexhaustive(warn)
+  #endif
   public enum Verdict: Sendable, Equatable {
     case passed
     case failed(AdapterError)

@@ -5,6 +5,9 @@ import SystemPackage
 ///
 /// The kernel returns only a number, and one number for several causes: EBUSY for an adapter that is up, taken, or in
 /// set-up. ``init(_:adapter:survey:)`` examines the machine to distinguish them.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
   /// This kernel, of the given release, has no Bluetooth, and no module that could be loaded.
   case noKernelSupport(release: String)
@@ -32,6 +35,9 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
   case system(UInt16?, Errno)
 
   /// Why a machine with a Bluetooth adapter does not list it.
+  #if hasAttribute(nonexhaustive)
+    @nonexhaustive(warn)
+  #endif
   public enum Hint: Sendable, Hashable {
     /// A USB adapter, `vendor:product` in hex, without a driver.
     case withoutDriver(String)

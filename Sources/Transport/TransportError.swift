@@ -1,4 +1,7 @@
 /// Why a transport failed to open, or ended. `description` is one sentence: the cause and the cure.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible {
   /// The text is not a `TransportSpec`; the sentence gives the reason.
   case specification(String)
@@ -70,6 +73,9 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
 /// Loss of framing: H4 has no mark at which the next packet could be found, so the rest is ignored. Vol 4, Part A, §4:
 /// the host resets and synchronises on the answer.
 public struct FramingError: Error, Sendable, Equatable, CustomStringConvertible {
+  #if hasAttribute(nonexhaustive)
+    @nonexhaustive(warn)
+  #endif
   public enum Reason: Sendable, Equatable {
     /// An octet that starts no packet in this direction.
     case packetType

@@ -7,7 +7,10 @@
 ///     sim                          a virtual controller in this process
 ///     sim:desk                     one on a virtual radio that this user's processes share
 ///
-/// More cases may follow: keep a `default` in switches.
+/// More cases may follow: a switch of another package has an `@unknown default`.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
   /// The adapter with this number in Linux, through its HCI user channel.
   case adapter(UInt16)

@@ -139,6 +139,24 @@ let forbidden: [(pattern: String, why: String)] = [
       #expect(rows.contains("| \(title.1) | [\(title.2)](Decisions/\(name)) |") && name.hasPrefix(title.1), "\(name)")
     }
   }
+  /// What a program may switch over, and what may get more cases: each public enum of the modules for embedders is marked,
+  /// as the switches in Tests/Clients/Sources/ClientBindrune need it. `Step` is the answer of one function.
+  @Test func whatGrowsIsMarked() throws {
+    let isClosed: Set = ["Step"]
+    var found = 0
+    for file in ["Bindrune", "Transport"].flatMap(sources) {
+      let text = try String(contentsOf: file, encoding: .utf8)
+      for enumeration in text.matches(of: #/\n(.*)\n *public enum (\w+)/#)
+      where !isClosed.contains(String(enumeration.2)) {
+        found += 1
+        #expect(enumeration.1.hasSuffix("#endif"), "\(file.lastPathComponent): \(enumeration.2) is not @nonexhaustive")
+      }
+      #expect(
+        text.matches(of: #/#if hasAttribute\(nonexhaustive\)\n *@nonexhaustive\(warn\)\n *#endif\n *public enum/#).count
+          == text.matches(of: #/@nonexhaustive/#).count)
+    }
+    #expect(found >= 15)
+  }
   @Test func everyFolderIsInTheTable() throws {
     let folders = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: "Sources").path)
     let known = arrows.map(\.folder)

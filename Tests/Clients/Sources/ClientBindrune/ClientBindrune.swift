@@ -69,6 +69,7 @@ func serve(_ spec: String) async throws -> BluetoothError {
     case .subscriptionChanged(_, let changed, _): if changed == handle { await host.notify([99], of: handle) }
     case .disconnected(_, let reason): return .linkWentDown(reason)
     case .written, .requestUnanswered, .advertisingStopped: break
+    @unknown default: break
     }
   }
   throw CancellationError()
