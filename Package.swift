@@ -51,6 +51,9 @@ let package = Package(
     .target(
       name: "BindruneToolbox", dependencies: [.product(name: "CryptoExtras", package: "swift-crypto")],
       path: "Sources/Toolbox", swiftSettings: settings),
+    .target(name: "CBluetooth"),
+    .target(
+      name: "BindruneSystem", dependencies: ["CBluetooth", system], path: "Sources/System", swiftSettings: settings),
     .target(name: "HCI", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
     .target(name: "L2CAP", dependencies: ["BindruneWire", "HCI", deque, containers], swiftSettings: settings),
     .target(name: "ATT", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
@@ -83,7 +86,7 @@ let package = Package(
     .target(
       name: "BindruneTrace",
       dependencies: [
-        "BindruneCapture", "CBluetooth", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT",
+        "BindruneCapture", "BindruneSystem", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT",
         "GAP", system,
       ],
       path: "Sources/Trace", swiftSettings: settings),
@@ -102,21 +105,27 @@ let package = Package(
       ],
       path: "Sources/Report",
       resources: page, swiftSettings: settings),
-    .target(name: "CBluetooth"),
     .target(
-      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "BindruneCapture", "CBluetooth", system] + nio,
+      name: "BindruneAdapters", dependencies: ["BindruneWire", "BindruneSystem", "CBluetooth", system],
+      path: "Sources/Adapters", swiftSettings: settings),
+    .target(
+      name: "BindruneTransport",
+      dependencies: [
+        "BindruneWire", "HCI", "BindruneCapture", "BindruneSystem", "BindruneAdapters", "CBluetooth", system,
+      ] + nio,
       path: "Sources/Transport", swiftSettings: settings),
     .target(
       name: "Bindrune",
       dependencies: [
-        "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator", system,
-        .product(name: "Logging", package: "swift-log"),
+        "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneSystem", "BindruneAdapters",
+        "BindruneTransport", "BindruneSimulator", system, .product(name: "Logging", package: "swift-log"),
       ] + nio,
       swiftSettings: settings),
     .target(
       name: "BindruneBroker",
       dependencies: [
-        "Bindrune", "GATT", "ATT", "HCI", "BindruneTransport", "BindruneWire", "CBluetooth", deque, system,
+        "Bindrune", "GATT", "ATT", "HCI", "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneWire",
+        "CBluetooth", deque, system,
         .product(name: "Logging", package: "swift-log"),
         .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
       ] + nio,
@@ -124,13 +133,15 @@ let package = Package(
     .target(name: "CCoreBluetooth"),
     .target(
       name: "CoreBluetooth",
-      dependencies: ["BindruneBroker", "BindruneTransport", "GATT", "BindruneWire", "CCoreBluetooth"],
+      dependencies: [
+        "BindruneBroker", "BindruneSystem", "BindruneTransport", "GATT", "BindruneWire", "CCoreBluetooth",
+      ],
       swiftSettings: facade),
     .executableTarget(
       name: "BindruneTool",
       dependencies: [
-        "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport",
-        "BindruneSimulator",
+        "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneSystem", "BindruneAdapters",
+        "BindruneTransport", "BindruneSimulator",
         "BindruneConformance", "BindruneCapture", "BindruneTrace", "BindruneReplay", "BindruneReport",
         system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -141,7 +152,8 @@ let package = Package(
     .executableTarget(
       name: "BindruneDaemon",
       dependencies: [
-        "BindruneBroker", "BindruneTransport", "BindruneWire", .product(name: "NIOHTTP1", package: "swift-nio"),
+        "BindruneBroker", "BindruneSystem", "BindruneTransport", "BindruneWire",
+        .product(name: "NIOHTTP1", package: "swift-nio"),
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
@@ -221,8 +233,16 @@ let package = Package(
     .testTarget(
       name: "GAPTests", dependencies: ["GAP", "SMP", "BindruneToolbox", "TestSupport"], swiftSettings: settings),
     .testTarget(
+      name: "SystemTests", dependencies: ["BindruneSystem", system, "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "AdaptersTests",
+      dependencies: ["BindruneAdapters", "BindruneSystem", "BindruneWire", system, "TestSupport"],
+      swiftSettings: settings),
+    .testTarget(
       name: "TransportTests",
-      dependencies: ["BindruneTransport", "BindruneCapture", "HCI", system, "TestSupport"] + nio,
+      dependencies: [
+        "BindruneTransport", "BindruneAdapters", "BindruneSystem", "BindruneCapture", "HCI", system, "TestSupport",
+      ] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "TraceTests",
@@ -253,13 +273,16 @@ let package = Package(
     .testTarget(
       name: "BindruneTests",
       dependencies: [
-        "Bindrune", "BondWriter", "GAP", "SMP", "GATT", "HCI", "BindruneTransport", "BindruneSimulator", "BindruneWire",
-        "TestSupport", system,
+        "Bindrune", "BondWriter", "GAP", "SMP", "GATT", "HCI", "BindruneSystem", "BindruneAdapters",
+        "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport", system,
       ] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "BrokerTests",
-      dependencies: ["BindruneBroker", "Bindrune", "GATT", "BindruneTransport", "BindruneWire", "TestSupport"] + nio,
+      dependencies: [
+        "BindruneBroker", "Bindrune", "GATT", "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneWire",
+        "TestSupport",
+      ] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "CoreBluetoothTests",
@@ -283,8 +306,9 @@ let package = Package(
       name: "CourseTests",
       dependencies: [
         "BindruneTool", "GAP", "GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneWire", "BindruneToolbox",
-        "BindruneSimulator", "BindruneTrace", "BindruneCapture", "BindruneConformance", "BindruneTransport",
-        "BindruneReplay", "BindruneReport", "Bindrune", "BindruneBroker", "CoreBluetooth", "TestSupport",
+        "BindruneSimulator", "BindruneTrace", "BindruneCapture", "BindruneConformance", "BindruneSystem",
+        "BindruneAdapters", "BindruneTransport", "BindruneReplay", "BindruneReport", "Bindrune", "BindruneBroker",
+        "CoreBluetooth", "TestSupport", system,
       ],
       swiftSettings: settings),
   ],

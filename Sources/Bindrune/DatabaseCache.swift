@@ -1,4 +1,5 @@
 import ATT
+import BindruneSystem
 import BindruneTransport
 import BindruneWire
 import GAP

@@ -1,3 +1,4 @@
+import BindruneAdapters
 import BindruneTransport
 import BindruneWire
 

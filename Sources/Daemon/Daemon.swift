@@ -1,5 +1,6 @@
 import ArgumentParser
 import BindruneBroker
+import BindruneSystem
 import BindruneTransport
 import BindruneWire
 import Dispatch

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Bindrune
+import BindruneSystem
 import BindruneTransport
 import BindruneWire
 import GAP

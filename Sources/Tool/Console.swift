@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneTransport
 import BindruneWire
 import Glibc

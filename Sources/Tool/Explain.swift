@@ -1,5 +1,6 @@
 import ArgumentParser
 import BindruneCapture
+import BindruneSystem
 import BindruneTransport
 import BindruneTrace
 import BindruneWire

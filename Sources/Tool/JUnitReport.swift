@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneTrace
 import BindruneTransport
 import BindruneWire

@@ -1,4 +1,5 @@
 import ArgumentParser
+import BindruneSystem
 import BindruneTransport
 import BindruneWire
 import Dispatch
@@ -119,7 +120,7 @@ struct CourseTrial {
     let commands = page.commands
     if commands.isEmpty { return Console.line("Chapter \(page.number) has no commands to try: its code is Swift.") }
     let folder = try makeFolder()
-    defer { if let child = Subshell.start(#"rm -rf -- "$1""#, [folder]) { Subshell.wait(for: child) } }
+    defer { if let child = Subshell.start(#"rm -rf -- "$1""#, [folder]) { ChildProcess.wait(for: child) } }
     guard Console.isTerminal, StandardInput.isTerminal else {
       for command in commands { try await run(command, in: folder) }
       return
@@ -159,7 +160,7 @@ struct CourseTrial {
     await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         DispatchQueue.global().async {
-          Subshell.wait(for: child)
+          ChildProcess.wait(for: child)
           continuation.resume()
         }
       }

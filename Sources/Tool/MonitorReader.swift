@@ -1,4 +1,6 @@
+import BindruneAdapters
 import BindruneCapture
+import BindruneSystem
 import BindruneTrace
 import BindruneTransport
 import BindruneWire

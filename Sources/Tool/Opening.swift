@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneAdapters
 import BindruneSimulator
 import BindruneTransport
 import BindruneWire

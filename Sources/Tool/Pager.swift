@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneTransport
 import Glibc
 import Synchronization
@@ -40,6 +41,6 @@ enum Pager {
       FileDescriptor(rawValue: pager.terminal).replace(.standardOutput)
       close(pager.terminal)
     }
-    Subshell.wait(for: pager.process)
+    ChildProcess.wait(for: pager.process)
   }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import BindruneSystem
 import BindruneTransport
 import BindruneWire
 import SystemPackage

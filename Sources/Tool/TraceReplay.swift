@@ -1,6 +1,7 @@
 import ArgumentParser
 import BindruneCapture
 import BindruneReplay
+import BindruneSystem
 import BindruneTransport
 import BindruneTrace
 import BindruneWire

@@ -1,6 +1,7 @@
 import ArgumentParser
 import BindruneCapture
 import BindruneReport
+import BindruneSystem
 import BindruneTrace
 import BindruneTransport
 import BindruneWire

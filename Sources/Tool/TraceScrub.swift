@@ -1,5 +1,6 @@
 import ArgumentParser
 import BindruneCapture
+import BindruneSystem
 import BindruneTrace
 import BindruneTransport
 import BindruneWire

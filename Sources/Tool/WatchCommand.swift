@@ -1,6 +1,7 @@
 import ArgumentParser
 import Bindrune
 import BindruneCapture
+import BindruneSystem
 import BindruneTrace
 import BindruneTransport
 import BindruneWire

@@ -1,5 +1,5 @@
 import BindruneCapture
-import CBluetooth
+import BindruneSystem
 import BindruneWire
 import Glibc
 import SystemPackage
@@ -52,7 +52,7 @@ public struct TraceGap: Sendable {
     if path == "-" {
       file = .standardInput
     } else {
-      do { file = try .readable(FilePath(text: path)) } catch {
+      do throws(Errno) { file = try .opened(FilePath(text: path), .readOnly) } catch {
         throw .open(path: path, error)
       }
     }
@@ -165,9 +165,4 @@ public struct TraceGap: Sendable {
     gapCount += 1
     if gaps.count < 100 { gaps.append(TraceGap(error: error, count: parser.offset - before)) }
   }
-}
-
-extension FilePath {
-  /// `text` up to its first zero, as C reads it; `init(_:)` does not accept zeros.
-  fileprivate init(text: String) { self = unsafe text.withPlatformString { unsafe FilePath(platformString: $0) } }
 }

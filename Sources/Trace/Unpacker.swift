@@ -1,4 +1,4 @@
-import CBluetooth
+import BindruneSystem
 import Glibc
 import Synchronization
 import SystemPackage
@@ -15,13 +15,13 @@ final class Unpacker {
   init(_ file: FileDescriptor) throws(Errno) {
     Self.collect()
     do {
-      let before = try Self.pipe(),
+      let before = try FileDescriptor.pipeEnds(),
         after: (readEnd: FileDescriptor, writeEnd: FileDescriptor)
       defer {
         try? before.readEnd.close()
         try? before.writeEnd.close()
       }
-      after = try Self.pipe()
+      after = try FileDescriptor.pipeEnds()
       defer { try? after.writeEnd.close() }
       _ = unsafe try Self.magic.withUnsafeBytes { unsafe try before.writeEnd.write($0) }
       do { child = try Self.start(file, before.readEnd, after.writeEnd) } catch {
@@ -34,40 +34,18 @@ final class Unpacker {
     }
   }
 
-  /// Closed in other programs from the beginning: one that another thread starts now would keep the pipe open.
-  private static func pipe() throws(Errno) -> (readEnd: FileDescriptor, writeEnd: FileDescriptor) {
-    var ends: [CInt] = [-1, -1]
-    guard unsafe bindrune_pipe(&ends) == 0 else { throw Errno(rawValue: errno) }
-    return (FileDescriptor(rawValue: ends[0]), FileDescriptor(rawValue: ends[1]))
-  }
   private static func start(
     _ file: FileDescriptor, _ before: FileDescriptor, _ output: FileDescriptor
   ) throws(Errno) -> pid_t {
-    var files = unsafe posix_spawn_file_actions_t(), attributes = posix_spawnattr_t(), signals = sigset_t()
-    var child: pid_t = 0
-    unsafe posix_spawn_file_actions_init(&files)
-    unsafe posix_spawnattr_init(&attributes)
-    defer {
-      unsafe posix_spawn_file_actions_destroy(&files)
-      unsafe posix_spawnattr_destroy(&attributes)
-    }
-    unsafe posix_spawn_file_actions_adddup2(&files, file.rawValue, STDIN_FILENO)
-    unsafe posix_spawn_file_actions_adddup2(&files, output.rawValue, STDOUT_FILENO)
-    // Last: 10 may be the number of one of those.
-    unsafe posix_spawn_file_actions_adddup2(&files, before.rawValue, 10)
-    unsafe posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0)
+    let files: [ChildProcess.File] = [
+      .copy(file, as: STDIN_FILENO), .copy(output, as: STDOUT_FILENO),
+      // After those: 10 may be the number of one of them.
+      .copy(before, as: 10), .nothing(as: STDERR_FILENO),
+    ]
     // A process that ignores SIGPIPE would pass that on, and gzip would unpack what is no longer read.
-    unsafe sigemptyset(&signals)
-    unsafe sigaddset(&signals, SIGPIPE)
-    unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
-    unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF))
-    let words = ["sh", "-c", "cat /dev/fd/10 - | gzip -dc"]
-    var arguments: [UnsafeMutablePointer<CChar>?] = unsafe words.map { unsafe strdup($0) }
-    unsafe arguments.append(nil)
-    let status = unsafe posix_spawn(&child, "/bin/sh", &files, &attributes, &arguments, environ)
-    for place in unsafe arguments.indices { unsafe free(arguments[place]) }
-    if status != 0 { throw Errno(rawValue: status) }
-    return child
+    return try ChildProcess.start(
+      "/bin/sh", ["sh", "-c", "cat /dev/fd/10 - | gzip -dc"], files: files, signals: .defaults([SIGPIPE]),
+      hasOwnGroup: false)
   }
 
   /// Closes the pipe and does not wait for gzip, which ends with its next output, or with the file that it reads: that may be
@@ -83,7 +61,7 @@ final class Unpacker {
   private static func collect(_ child: pid_t? = nil) {
     abandoned.withLock { children in
       if let child { children.append(child) }
-      children.removeAll { waitpid($0, nil, WNOHANG) != 0 }
+      children.removeAll { ChildProcess.status(of: $0) != nil }
     }
   }
 
@@ -92,16 +70,6 @@ final class Unpacker {
     guard let child else { return nil }
     try? output.close()
     self.child = nil
-    var status: CInt = 0
-    while unsafe waitpid(child, &status, 0) == -1, errno == EINTR {}
-    return status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
-  }
-}
-
-extension FileDescriptor {
-  static func readable(_ path: FilePath) throws(Errno) -> FileDescriptor {
-    let number = unsafe path.withPlatformString { unsafe bindrune_open($0, O_RDONLY, 0) }
-    if number < 0 { throw Errno(rawValue: errno) }
-    return FileDescriptor(rawValue: number)
+    return ChildProcess.wait(for: child)
   }
 }

@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneWire
 import Glibc
 import SystemPackage
@@ -179,9 +180,7 @@ package struct AdapterChoice: Equatable, Sendable {
         let name = FilePath(text: path)
         if let planted = try name.planted(.file) { throw planted }
         // The name may have led elsewhere when it was opened.
-        if let fault = name.fault(of: status, isEnd: true, .file) {
-          throw PlantedPath(subject: name, path: name, fault: fault)
-        }
+        if let planted = name.planted(status, .file) { throw planted }
         let octets = try file.readAll(upTo: limit + 1)
         if octets.count > limit { throw Unreadable(description: "it has more than \(limit) octets") }
         return String(decoding: octets, as: UTF8.self)

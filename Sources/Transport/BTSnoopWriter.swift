@@ -1,4 +1,5 @@
 import BindruneCapture
+import BindruneSystem
 import BindruneWire
 import HCI
 import NIOCore

@@ -1,3 +1,4 @@
+import BindruneSystem
 import NIOCore
 import NIOPosix
 import SystemPackage

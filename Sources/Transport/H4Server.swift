@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneWire
 import NIOCore
 import NIOPosix

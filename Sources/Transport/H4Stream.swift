@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneWire
 import HCI
 import NIOCore
@@ -303,5 +304,20 @@ extension TransportError {
       case .addressNotAvailable: .unresolved(spec)
       default: .system(spec, error.description)
       }
+  }
+}
+
+extension LockFile {
+  /// The lock of the socket at which `spec` listens.
+  package init(ofSocket socket: FilePath, for spec: TransportSpec) throws(TransportError) {
+    do throws(Failure) { self = try LockFile(ofSocket: socket) } catch {
+      throw switch error {
+      case .taken: .addressInUse(spec)
+      case .isNoFile(let path):
+        .unsuitable(spec, "\(path) is not a regular file, remove it or choose another address")
+      case .isNotOpened(let path, let error): .unsuitable(spec, "the lock file \(path) cannot be opened: \(error)")
+      case .system(let error): TransportError(error, at: spec)
+      }
+    }
   }
 }

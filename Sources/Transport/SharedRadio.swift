@@ -1,3 +1,4 @@
+import BindruneSystem
 import Glibc
 import SystemPackage
 

@@ -1,3 +1,4 @@
+import BindruneSystem
 import Dispatch
 import Glibc
 import NIOCore

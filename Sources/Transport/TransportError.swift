@@ -1,3 +1,5 @@
+import BindruneAdapters
+
 /// Why a transport failed to open, or ended. `description` is one sentence: the cause and the cure.
 #if hasAttribute(nonexhaustive)
   @nonexhaustive(warn)

@@ -1,3 +1,5 @@
+import BindruneAdapters
+import BindruneSystem
 import CBluetooth
 import HCI
 import NIOCore

@@ -1,3 +1,5 @@
+import BindruneAdapters
+import BindruneSystem
 import BindruneWire
 import HCI
 import NIOCore

@@ -1,3 +1,4 @@
+import BindruneAdapters
 import Glibc
 import Logging
 import NIOCore

@@ -1,3 +1,4 @@
+import BindruneAdapters
 import BindruneTransport
 import Foundation
 import NIOCore

@@ -4,6 +4,7 @@ import BindruneConformance
 import BindruneReplay
 import BindruneReport
 import BindruneSimulator
+import BindruneSystem
 import BindruneToolbox
 import BindruneTrace
 import BindruneTransport
@@ -14,13 +15,15 @@ import GATT
 import HCI
 import L2CAP
 import SMP
+import SystemPackage
 import TestSupport
 
 /// The example on the first page of each module's catalogue. A test runs it and shows what it prints; nil: it needs an adapter
 /// or a user, and is only compiled (`OpeningsOfPrograms.swift`).
 let openings: [String: (@Sendable () throws -> Void)?] = [
   "BindruneWire": wire, "BindruneToolbox": toolbox, "HCI": hci, "L2CAP": l2cap, "ATT": att, "SMP": smp, "GATT": gatt,
-  "GAP": gap, "BindruneSimulator": simulator, "BindruneCapture": capture, "BindruneTransport": transport,
+  "GAP": gap, "BindruneSimulator": simulator, "BindruneCapture": capture, "BindruneSystem": system,
+  "BindruneAdapters": nil, "BindruneTransport": transport,
   "BindruneConformance": conformance, "BindruneTrace": trace, "BindruneReplay": replay, "BindruneReport": report,
   "Bindrune": nil, "BindruneBroker": nil, "CoreBluetooth": nil,
 ]
@@ -207,6 +210,18 @@ private func capture() throws {
     print("record", record.number, "of", record.time, "ns:", record.octets.count, "octets")
   }
   // end
+}
+
+private func system() throws {
+  // example BindruneSystem: BindruneSystem, SystemPackage
+  let ends = try FileDescriptor.pipeEnds()
+  let child = try ChildProcess.start("/bin/sh", ["sh", "-c", "echo hello; exit 3"], adding: [:], output: ends.writeEnd)
+  try ends.writeEnd.close()
+  print(String(decoding: try ends.readEnd.readAll(upTo: 100), as: UTF8.self), terminator: "")
+  print("status", ChildProcess.wait(for: child))
+  print(FilePath("/etc/passwd").lastComponent ?? "", try FilePath("/etc/passwd").planted(.file)?.cause ?? "is root's")
+  // end
+  try ends.readEnd.close()
 }
 
 private func transport() throws {

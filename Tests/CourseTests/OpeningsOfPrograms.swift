@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneAdapters
 import BindruneBroker
 import CoreBluetooth
 
@@ -13,6 +14,16 @@ private func bindrune() async throws {
     if let rate = database.characteristic("2A37") {
       for try await value in link.notifications(of: rate) { print(value.value) }
     }
+  }
+  // end
+}
+
+private func adapters() {
+  // example BindruneAdapters: BindruneAdapters
+  let survey = AdapterSurvey()
+  for adapter in survey.adapters {
+    print(adapter.name, adapter.address ?? "?", adapter.product ?? "")
+    if let obstacle = survey.obstacle(to: adapter.number) { print("  \(obstacle)") }
   }
   // end
 }

@@ -1,3 +1,4 @@
+import BindruneSystem
 import Foundation
 import Glibc
 import SystemPackage

@@ -1,3 +1,5 @@
+import BindruneAdapters
+import BindruneSystem
 import Glibc
 import NIOCore
 import NIOPosix

@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneTransport
 
 /// What an app says about itself to the daemon: a JSON file beside its executable, with the same name and `.bindrune.json`, or the file that

@@ -1,8 +1,8 @@
-// System calls that swift-system lacks, with its types: folders, locks, the clock. HCI sockets: HCISocket.
+// System calls that swift-system lacks, with its types: folders, locks, the clock.
 import Glibc
 import SystemPackage
 
-// This module's interface uses them.
+// The interface of this module uses them.
 @_exported import struct SystemPackage.Errno
 @_exported import struct SystemPackage.FileDescriptor
 
@@ -20,10 +20,10 @@ extension Errno {
   }
 
   /// ENODEV, named by its meaning for an adapter.
-  static var noSuchDevice: Errno { .operationNotSupportedByDevice }
+  package static var noSuchDevice: Errno { .operationNotSupportedByDevice }
   // Errors without a name in swift-system.
-  static var blockedByRadioSwitch: Errno { Errno(rawValue: ERFKILL) }
-  static var badStateOfDescriptor: Errno { Errno(rawValue: EBADFD) }
+  package static var blockedByRadioSwitch: Errno { Errno(rawValue: ERFKILL) }
+  package static var badStateOfDescriptor: Errno { Errno(rawValue: EBADFD) }
 }
 
 extension FileDescriptor.OpenOptions {
@@ -50,7 +50,7 @@ extension FilePath {
   }
 
   /// The target of a symbolic link, unresolved.
-  func target() throws(Errno) -> String {
+  package func target() throws(Errno) -> String {
     var octets = [CChar](repeating: 0, count: Int(PATH_MAX))
     let count = try Errno.check { unsafe withPlatformString { unsafe readlink($0, &octets, octets.count) } }
     return String(decoding: octets.prefix(count).lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)

@@ -1,3 +1,4 @@
+import BindruneSystem
 import SystemPackage
 
 /// One condition for opening an adapter's user channel.

@@ -1,8 +1,7 @@
+import BindruneSystem
 import Foundation
 import TestSupport
 import Testing
-
-@testable import BindruneTransport
 
 @Suite(.realTime, .hang) struct ShellCommandTests {
   private func run(_ command: String, within limit: Duration = .seconds(60)) async throws(ShellCommand.Failure)

@@ -1,4 +1,4 @@
-import BindruneTransport
+import BindruneSystem
 import Foundation
 import Glibc
 import SystemPackage

@@ -1,9 +1,11 @@
-@testable import BindruneTransport
+import BindruneSystem
 import BindruneWire
 import Foundation
 import SystemPackage
 import TestSupport
 import Testing
+
+@testable import BindruneAdapters
 
 /// A simulated machine of folders, as Linux 6.1 shows it, in the formats of fs/proc, net/bluetooth/af_bluetooth.c
 /// (bt_seq_show), net/rfkill/core.c and proc_modules(5). Each test removes its subject.
@@ -426,7 +428,7 @@ extension HCISocketView.Entry {
     #expect(text.hasSuffix(".") && !text.dropLast().contains(". ") && text == "\(error.cause): \(error.cure).")
     #expect(text.first?.isUppercase == true || text.hasPrefix("hci") || text.hasPrefix("CAP_"), "\(text)")
     #expect(text.count { $0 == "`" }.isMultiple(of: 2))
-    #expect(TransportError.adapter(error).description == text)
+    #expect(error.description == text)
   }
 
   // MARK: Bad input

@@ -73,8 +73,7 @@ package struct ShellCommand: Sendable {
   }
   private func end(_ child: pid_t, _ reading: FileDescriptor, _ failure: Failure) -> Failure {
     kill(-child, SIGKILL)
-    var status: CInt = 0
-    while unsafe waitpid(child, &status, 0) < 0, errno == EINTR {}
+    ChildProcess.wait(for: child)
     try? reading.close()
     return failure
   }

@@ -1,4 +1,3 @@
-import BindruneTransport
 import CBluetooth
 import Glibc
 import Synchronization
@@ -9,15 +8,14 @@ import SystemPackage
 /// scans and links end and an adapter that was taken down is up again. Decision 0028.
 ///
 /// **Function**: a signal is caught only if its disposition is the default when the program's first adapter is opened, and a
-/// program that sets its own later keeps that. The handler writes to a pipe, a thread reads from it, closes everything,
-/// which
-/// takes 1.5 s at most, and then the process ends by that same signal, so that its parent sees the cause. A second signal ends
-/// the process at once.
-enum EndingSignals {
+/// program that sets its own later keeps that. The handler writes to a pipe. A thread reads from it and closes everything,
+/// which takes 1.5 s at most; then the process ends by that same signal, so that its parent sees the cause. A second signal
+/// ends the process at once.
+package enum EndingSignals {
   private static let isWatching = Atomic<Bool>(false)
 
   /// Once for a process; later calls do nothing. `close` is called on a thread of its own.
-  static func watch(_ close: @escaping @Sendable () -> Void) {
+  package static func watch(_ close: @escaping @Sendable () -> Void) {
     guard !isWatching.exchange(true, ordering: .sequentiallyConsistent) else { return }
     guard let pipe = try? FileDescriptor.pipeEnds() else { return }
     let caught = [SIGINT, SIGTERM].filter { bindrune_catch_signal($0, pipe.writeEnd.rawValue) != 0 }

@@ -1,3 +1,4 @@
+import BindruneSystem
 import CBluetooth
 import Glibc
 import SystemPackage

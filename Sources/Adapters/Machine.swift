@@ -1,3 +1,4 @@
+import BindruneSystem
 import SystemPackage
 
 /// The places that an ``AdapterSurvey`` reads: this machine, or a test's folders instead. It writes nothing.
@@ -61,7 +62,7 @@ extension Machine {
   /// The names in a folder, sorted.
   func names(_ path: FilePath) -> Sight<[String]> { Sight { () throws(Errno) in try path.names() } }
 
-  func exists(_ path: FilePath) -> Bool { (try? path.stat()) != nil }
+  package func exists(_ path: FilePath) -> Bool { (try? path.stat()) != nil }
 }
 
 extension String {

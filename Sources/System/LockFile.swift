@@ -6,12 +6,23 @@ import SystemPackage
 /// The kernel holds the lock and releases it when its owner ends in any way. The file stays, so that no process locks
 /// one that another has just removed.
 package struct LockFile: Sendable {
+  /// Why the lock cannot be taken.
+  package enum Failure: Error, Equatable, Sendable {
+    /// Another owner has it.
+    case taken
+    /// The name of the lock's file is that of something else.
+    case isNoFile(FilePath)
+    case isNotOpened(FilePath, Errno)
+    /// There is no such folder, or the system refuses the lock.
+    case system(Errno)
+  }
+
   /// Next to the socket.
   package let path: FilePath
-  let descriptor: FileDescriptor
+  package let descriptor: FileDescriptor
 
-  /// Takes the lock for the socket at `path`. Throws `.addressInUse` while another owner has it.
-  package init(ofSocket socket: FilePath, for spec: TransportSpec) throws(TransportError) {
+  /// Takes the lock for the socket at `path`. Throws `.taken` while another owner has it.
+  package init(ofSocket socket: FilePath) throws(Failure) {
     let path = FilePath(text: "\(socket).lock")
     self.path = path
     do throws(Errno) {
@@ -23,25 +34,22 @@ package struct LockFile: Sendable {
       }
     } catch {
       throw switch error {
-      case .tooManySymbolicLinkLevels, .isDirectory, .noSuchAddressOrDevice: Self.isNoFile(path, spec)
-      case .noSuchFileOrDirectory: TransportError(error, at: spec)  // no such folder
-      default: .unsuitable(spec, "the lock file \(path) cannot be opened: \(error)")
+      case .tooManySymbolicLinkLevels, .isDirectory, .noSuchAddressOrDevice: .isNoFile(path)
+      case .noSuchFileOrDirectory: .system(error)  // no such folder
+      default: .isNotOpened(path, error)
       }
     }
-    do throws(TransportError) { try lock(spec) } catch {
+    do throws(Failure) { try lock() } catch {
       try? descriptor.close()
       throw error
     }
   }
 
-  private func lock(_ spec: TransportSpec) throws(TransportError) {
-    guard (try? descriptor.stat())?.type == .regular else { throw Self.isNoFile(path, spec) }
+  private func lock() throws(Failure) {
+    guard (try? descriptor.stat())?.type == .regular else { throw .isNoFile(path) }
     do throws(Errno) { try descriptor.lock() } catch {
-      throw error == .resourceTemporarilyUnavailable ? .addressInUse(spec) : TransportError(error, at: spec)
+      throw error == .resourceTemporarilyUnavailable ? .taken : .system(error)
     }
-  }
-  private static func isNoFile(_ path: FilePath, _ spec: TransportSpec) -> TransportError {
-    .unsuitable(spec, "\(path) is not a regular file, remove it or choose another address")
   }
 
   /// Releases the lock. Call it once.

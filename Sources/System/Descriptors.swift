@@ -35,7 +35,7 @@ extension FileDescriptor {
   package enum SocketKind: Sendable {
     case stream, packets, datagrams, raw
     /// socket(2)'s `type`.
-    var number: CInt {
+    package var number: CInt {
       let type =
         switch self {
         case .stream: SOCK_STREAM

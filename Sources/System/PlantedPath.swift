@@ -95,6 +95,10 @@ extension FilePath {
     }
     return nil
   }
+  /// The same for a file that has been opened: the name may have led elsewhere meanwhile. `status`: the open file's.
+  package func planted(_ status: Stat, _ use: Use) -> PlantedPath? {
+    fault(of: status, isEnd: true, use).map { PlantedPath(subject: self, path: self, fault: $0) }
+  }
   func fault(of status: Stat, isEnd: Bool, _ use: Use) -> PlantedPath.Fault? {
     let user = geteuid(), owner = status.userID.rawValue
     guard owner == user || owner == 0 else { return .owner(owner) }

@@ -1,3 +1,4 @@
+import BindruneSystem
 import BindruneWire
 import SystemPackage
 
