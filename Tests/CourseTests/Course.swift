@@ -57,7 +57,8 @@ func course(
   let expected = try composer.compose()
   try compare(expected, with: address)
   try compare(
-    embedded(name, expected), with: Page.root.appending(path: "Sources/Tool/Course/\(Embedded(name).file).swift"))
+    embedded(name, expected),
+    with: Page.root.appending(path: "Sources/Tool/Teaching/Course/\(Embedded(name).file).swift"))
 }
 
 /// The file has this text, or gets it when recording.

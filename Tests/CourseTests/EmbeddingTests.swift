@@ -23,7 +23,7 @@ import Testing
       }
 
       """
-    try compare(text, with: Page.root.appending(path: "Sources/Tool/Course/Pages.swift"))
+    try compare(text, with: Page.root.appending(path: "Sources/Tool/Teaching/Course/Pages.swift"))
   }
 
   @Test func files() throws {
@@ -44,7 +44,7 @@ import Testing
       text += "      \"\"\"),\n"
     }
     text += "  ]\n}\n"
-    try compare(text, with: Page.root.appending(path: "Sources/Tool/Course/Files.swift"))
+    try compare(text, with: Page.root.appending(path: "Sources/Tool/Teaching/Course/Files.swift"))
   }
   /// `Course.md` lists each chapter with its title and minutes.
   @Test func contents() throws {

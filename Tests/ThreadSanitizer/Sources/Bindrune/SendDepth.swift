@@ -1,1 +1,1 @@
-../../../../Sources/Bindrune/SendDepth.swift
+../../../../Sources/Bindrune/Ports/SendDepth.swift

@@ -1,1 +1,1 @@
-../../../../Sources/Bindrune/SendPort.swift
+../../../../Sources/Bindrune/Ports/SendPort.swift

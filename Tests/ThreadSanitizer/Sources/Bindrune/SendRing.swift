@@ -1,1 +1,1 @@
-../../../../Sources/Bindrune/SendRing.swift
+../../../../Sources/Bindrune/Ports/SendRing.swift

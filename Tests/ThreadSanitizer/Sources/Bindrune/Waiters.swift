@@ -1,1 +1,1 @@
-../../../../Sources/Bindrune/Waiters.swift
+../../../../Sources/Bindrune/Host/Waiters.swift
