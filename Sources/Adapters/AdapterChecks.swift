@@ -78,6 +78,14 @@ extension AdapterSurvey {
     (processChecks + checks(of: number)).lazy.compactMap(\.error).first
   }
 
+  /// The first adapter that can be opened, as far as it can be seen. Throws what keeps the first adapter from it, or why
+  /// there is none.
+  public func firstUsable() throws(AdapterError) -> BluetoothAdapter {
+    if let error = processChecks.lazy.compactMap(\.error).first { throw error }
+    if let usable = adapters.first(where: { obstacle(to: $0.number) == nil }) { return usable }
+    throw adapters.first.flatMap { obstacle(to: $0.number) } ?? absence(of: 0)
+  }
+
   private var socketCheck: AdapterCheck {
     switch kernel.socketError {
     case nil:
@@ -128,7 +136,7 @@ extension AdapterSurvey {
     return .notFound(number, present: adapters.map(\.number), hint: adapters.isEmpty ? hint : nil)
   }
 
-  private func radioSwitchCheck(_ adapter: Adapter) -> AdapterCheck {
+  private func radioSwitchCheck(_ adapter: BluetoothAdapter) -> AdapterCheck {
     switch adapter.radioSwitch {
     case nil: AdapterCheck(.radioSwitch, .passed, "none")
     case let off? where off.isBlocked:
@@ -137,7 +145,7 @@ extension AdapterSurvey {
     }
   }
 
-  private func ownerCheck(_ adapter: Adapter) -> AdapterCheck {
+  private func ownerCheck(_ adapter: BluetoothAdapter) -> AdapterCheck {
     switch adapter.hasUserChannel {
     case true?: AdapterCheck(.owner, taken(adapter.number))
     case false?: AdapterCheck(.owner, .passed, "free")
@@ -149,7 +157,7 @@ extension AdapterSurvey {
     .taken(number, candidates: holders.filter { $0.name != "bluetoothd" })
   }
 
-  private func setUpCheck(_ adapter: Adapter) -> AdapterCheck {
+  private func setUpCheck(_ adapter: BluetoothAdapter) -> AdapterCheck {
     switch adapter.isStarting {
     case true?: AdapterCheck(.setUp, .inSetUp(adapter.number))
     case false?: AdapterCheck(.setUp, .passed, "finished")
@@ -157,7 +165,7 @@ extension AdapterSurvey {
     }
   }
 
-  private func powerCheck(_ adapter: Adapter) -> AdapterCheck {
+  private func powerCheck(_ adapter: BluetoothAdapter) -> AdapterCheck {
     switch adapter.isUp {
     // The owner controls the power; the check of the owner reports it.
     case true? where adapter.hasUserChannel == true: AdapterCheck(.power, .passed, "up, by its owner")

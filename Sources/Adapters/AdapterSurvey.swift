@@ -3,7 +3,7 @@ import BindruneWire
 import SystemPackage
 
 /// A Bluetooth adapter of this machine, as far as this process can see it: unknown properties are nil.
-public struct Adapter: Sendable, Equatable {
+public struct BluetoothAdapter: Sendable, Equatable {
   /// N of hciN.
   public var number: UInt16
   /// nil also until the kernel has read it.
@@ -80,7 +80,7 @@ public struct AdapterSurvey: Sendable, Equatable {
   public var kernel = Kernel()
   public var process = Process()
   /// By number.
-  public var adapters: [Adapter] = []
+  public var adapters: [BluetoothAdapter] = []
   /// Switches for Bluetooth.
   public var radioSwitches: [RadioSwitch] = []
   /// Processes with an HCI socket, this one included; bluetoothd has one, for management.
@@ -92,8 +92,10 @@ public struct AdapterSurvey: Sendable, Equatable {
   /// What could not be seen, one phrase each.
   public var unseen: [String] = []
 
-  /// Surveys this machine, or the one that `machine` describes.
-  public init(_ machine: Machine = Machine()) {
+  /// Surveys this machine.
+  public init() { self.init(Machine()) }
+  /// Surveys the machine that `machine` describes.
+  package init(_ machine: Machine) {
     // The socket first: opening it loads the kernel's module, and it must be closed before the search for its holders.
     let view = machine.socket()
     kernel = Kernel(machine, socketError: view.error)
@@ -201,6 +203,9 @@ extension AdapterSurvey.Process {
 // MARK: - Adapters and switches
 
 extension Machine {
+  /// The adapters alone, without the search for processes: for a look once a second.
+  package func adapters() -> [BluetoothAdapter] { adapters(socket(), radioSwitches()) }
+
   fileprivate func radioSwitches() -> [RadioSwitch] {
     let folder = sys.appending("class/rfkill")
     return (names(folder).value ?? []).compactMap { entry in
@@ -214,11 +219,11 @@ extension Machine {
   }
 
   /// The adapters that the socket lists, completed from /sys; without a socket those in /sys.
-  fileprivate func adapters(_ view: HCISocketView, _ switches: [RadioSwitch]) -> [Adapter] {
-    var found: [Adapter]
+  fileprivate func adapters(_ view: HCISocketView, _ switches: [RadioSwitch]) -> [BluetoothAdapter] {
+    var found: [BluetoothAdapter]
     if view.error == nil {
       found = view.adapters.map { entry in
-        var adapter = Adapter(number: entry.number)
+        var adapter = BluetoothAdapter(number: entry.number)
         adapter.address = entry.address
         adapter.bus = HCISocketView.busName(entry.bus)
         adapter.isUp = entry.isUp
@@ -229,7 +234,7 @@ extension Machine {
     } else {
       // The folder also contains an adapter's links, hci0:256.
       found = (names(sys.appending("class/bluetooth")).value ?? []).compactMap { name in
-        name.hasPrefix("hci") ? UInt16(name.dropFirst(3)).map { Adapter(number: $0) } : nil
+        name.hasPrefix("hci") ? UInt16(name.dropFirst(3)).map { BluetoothAdapter(number: $0) } : nil
       }
     }
     for place in found.indices {
@@ -244,7 +249,7 @@ extension Machine {
     link(path).value.flatMap { FilePath($0).lastComponent?.string }
   }
 
-  private func describe(_ adapter: inout Adapter) {
+  private func describe(_ adapter: inout BluetoothAdapter) {
     let folder = sys.appending("class/bluetooth/\(adapter.name)")
     let device = folder.appending("device")
     adapter.driver = nameOfTarget(device.appending("driver"))

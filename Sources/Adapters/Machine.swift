@@ -1,18 +1,18 @@
 import BindruneSystem
 import SystemPackage
 
-/// The places that an ``AdapterSurvey`` reads: this machine, or a test's folders instead. It writes nothing.
-public struct Machine: Sendable {
+/// The places that an `AdapterSurvey` reads: this machine, or a test's folders instead. It writes nothing.
+package struct Machine: Sendable {
   /// Process and kernel information, proc(5).
-  public var proc: FilePath = "/proc"
+  package var proc: FilePath = "/proc"
   /// Devices and modules, sysfs(5).
-  public var sys: FilePath = "/sys"
+  package var sys: FilePath = "/sys"
   /// The kernels' modules, one folder for each release.
-  public var modules: FilePath = "/lib/modules"
+  package var modules: FilePath = "/lib/modules"
   /// Queries an HCI socket.
-  public var socket: @Sendable () -> HCISocketView = HCISocketView.now
+  package var socket: @Sendable () -> HCISocketView = HCISocketView.now
 
-  public init() {}
+  package init() {}
 }
 
 /// The result of reading a file.

@@ -2,6 +2,7 @@
 // initialisers and protocol requirements take, and no other name. `Scripts/exports` compares the list with the
 // signatures.
 @_exported import class BindruneTransport.H4Server
+@_exported import enum BindruneAdapters.AdapterError
 @_exported import enum BindruneTransport.TransportError
 @_exported import enum BindruneTransport.TransportSpec
 @_exported import enum BindruneWire.BluetoothUUID
@@ -16,6 +17,10 @@
 @_exported import protocol HCI.HCICommand
 @_exported import struct ATT.ATTError
 @_exported import struct ATT.AttributeHandle
+@_exported import struct BindruneAdapters.AdapterChanges
+@_exported import struct BindruneAdapters.AdapterCheck
+@_exported import struct BindruneAdapters.AdapterSurvey
+@_exported import struct BindruneAdapters.BluetoothAdapter
 @_exported import struct BindruneSimulator.Air
 @_exported import struct BindruneSimulator.AirConfiguration
 @_exported import struct BindruneSimulator.ControllerConfiguration

@@ -302,6 +302,20 @@ extension HCISocketView.Entry {
         == .notFound(1, present: [], hint: .switchedOff("tpacpi_bluetooth_sw", isHard: true)))
   }
 
+  @Test func theFirstThatCanBeOpened() throws {
+    let fake = try FakeMachine()
+    fake.socket(.adapter(0, flags: 0x5), .adapter(1), .adapter(2))
+    #expect(try fake.survey.firstUsable().number == 1)
+    fake.socket(.adapter(0, flags: 0x5), .adapter(1, isTaken: true))
+    #expect(throws: AdapterError.up(0, daemon: false)) { try fake.survey.firstUsable() }
+    fake.socket()
+    #expect(throws: AdapterError.notFound(0, present: [], hint: nil)) { try fake.survey.firstUsable() }
+    try fake.status(effective: "0")
+    #expect(throws: AdapterError.noCapability(program: "/usr/local/bin/bindrune", isWithheld: false)) {
+      try fake.survey.firstUsable()
+    }
+  }
+
   /// EBUSY has three causes.
   @Test func busy() throws {
     let fake = try FakeMachine()

@@ -15,7 +15,7 @@ struct Adapters: ParsableCommand {
     let survey = AdapterSurvey()
     if json { return survey.adapters.forEach { Console.line($0.json) } }
     guard !survey.adapters.isEmpty else { return Console.line(survey.emptiness.description.printable()) }
-    let columns: [(Adapter) -> String] = [
+    let columns: [(BluetoothAdapter) -> String] = [
       \.name, { $0.address?.text ?? "?" }, { $0.bus ?? "?" }, \.state, { $0.driver ?? "" }, { $0.product ?? "" },
     ]
     let rows = survey.adapters.map { adapter in columns.map { $0(adapter).printable() } }
@@ -48,7 +48,7 @@ extension AdapterSurvey {
   }
 }
 
-extension Adapter {
+extension BluetoothAdapter {
   /// The state in one or two words.
   fileprivate var state: String {
     if radioSwitch?.isBlocked == true { return "off (rfkill)" }

@@ -31,7 +31,7 @@ struct Doctor: AsyncParsableCommand {
         checks.append(isFree ? .opening(number) : .notOpened)
       }
       return AdapterReport(
-        adapter: survey.adapters.first { $0.number == number } ?? Adapter(number: number), checks: checks,
+        adapter: survey.adapters.first { $0.number == number } ?? BluetoothAdapter(number: number), checks: checks,
         canBeOpened: isReady && checks.allSatisfy { $0.error == nil })
     }
     if json { Console.line(survey.json(reports)) } else { show(survey, reports) }
@@ -99,7 +99,7 @@ struct Doctor: AsyncParsableCommand {
 
 /// An adapter, and the doctor's checks of it.
 private struct AdapterReport {
-  var adapter: Adapter
+  var adapter: BluetoothAdapter
   var checks: [AdapterCheck]
   var canBeOpened: Bool
 }
@@ -151,7 +151,7 @@ extension AdapterSurvey {
   }
 }
 
-extension Adapter {
+extension BluetoothAdapter {
   fileprivate var headline: String {
     ([Console.styled(name, .bold), address.map { Console.styled($0.text, .cyan) }]
       + [bus, driver, product].map { $0?.printable() })
