@@ -455,7 +455,8 @@ extension BrokerHostEvent {
     case .advertisingStarted(let set): self = .advertisingStarted(set)
     case .advertisingFailed(let set, let error): self = .advertisingEnded(set, error)
     case .completed(let id, let result): self = .completed(id, result.map { HostAnswer($0) })
-    case .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged, .securityChanged, .pairingAsked,
+    case .running, .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged, .securityChanged,
+      .pairingAsked,
       .pairingEnded:
       return nil
     case .encryptionFailed(let link, let status):
@@ -501,7 +502,8 @@ extension DiscoveredPeer {
   fileprivate init(_ advertisement: Advertisement, seconds: Double) {
     let data = advertisement.data
     self.init(
-      peer: UUID(advertisement.peer), rssi: advertisement.rssi, isConnectable: advertisement.isConnectable,
+      peer: UUID(advertisement.peer), rssi: advertisement.rssi.map(Int.init),
+      isConnectable: advertisement.isConnectable,
       localName: data.localName, manufacturerData: data.manufacturerData.map { Data($0) },
       services: data.serviceUUIDs, overflowServices: advertisement.matchedOverflow,
       solicitedServices: data.solicitedServiceUUIDs,

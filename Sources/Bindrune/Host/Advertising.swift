@@ -28,6 +28,23 @@ extension BluetoothHost {
       try core.advertise(data, parameters, as: id, now: now)
     }
   }
+  /// Advertises, as `advertise` does, while `body` runs, and stops the set when `body` returns, throws, or is cancelled.
+  ///
+  ///     try await host.withAdvertising(AdvertisingData(localName: "Lamp")) {
+  ///       for try await event in await host.events { print(event) }
+  ///     }
+  ///
+  /// `body` runs on the caller's executor. If the set stops earlier, by a link for example, `body` continues.
+  nonisolated(nonsending) public func withAdvertising<Result>(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
+    as id: AdvertisingSetID = .first, _ body: nonisolated(nonsending) () async throws -> Result
+  ) async throws -> Result {
+    try await advertise(data, parameters, as: id)
+    let result: Swift.Result<Result, any Error>
+    do { result = .success(try await body()) } catch { result = .failure(error) }
+    await stopAdvertising(id)
+    return try result.get()
+  }
   /// Changes the data, and returns when the controller has them. Everything else stays, including the time left. There
   /// is no gap on the air, unless the data exceed 251 octets.
   @discardableResult

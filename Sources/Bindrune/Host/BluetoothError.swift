@@ -65,6 +65,16 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
   /// Why the link ended or the controller refused. Vol 1, Part F, §1.3.
   public var status: HCIStatus?
 
+  /// Why the controller could not be opened, or was lost, as a value: `.adapter(.up(0, daemon: true))`, `.refused(…)`.
+  /// nil: the error is not the transport's.
+  public var transportError: TransportError? {
+    get { if case .transport(let error)? = cause { error } else { nil } }
+    set { cause = newValue.map { .transport($0) } }
+  }
+  /// On the heap: the result of each request may be an error, and stays small.
+  private indirect enum Cause: Sendable, Equatable { case transport(TransportError) }
+  private var cause: Cause?
+
   public init(
     _ code: Code, _ diagnostics: String, operation: String? = nil, attError: ATTError? = nil, status: HCIStatus? = nil
   ) {
@@ -140,7 +150,10 @@ extension BluetoothError {
       .overflow, "Values of \(octets) octets waited and more came: take them faster, or subscribe with more capacity.")
   }
 
-  init(_ error: TransportError) { self.init(.transport, error.description) }
+  init(_ error: TransportError) {
+    self.init(.transport, error.description)
+    transportError = error
+  }
   init(_ error: IdentityError) { self.init(.invalidArgument, "The identity is not possible: \(error).") }
   init(_ error: AdvertisingDataError) { self.init(.invalidArgument, "The advertisement is not possible: \(error).") }
   init(_ error: AdvertisingError) {

@@ -133,7 +133,7 @@ public actor BluetoothHost {
   /// on a radio of its own) and starts a host on it. If that fails, or the task is cancelled, nothing stays open.
   ///
   /// `takesDown`: takes down an adapter that is up, and brings it up again when the host is closed; see
-  /// `TransportSpec.open`. `trace`: the path of a btsnoop file that records every packet; `tracesCalls`: with a line of
+  /// `TransportSpec.open`. An error's `transportError` says as a value why the controller did not open. `trace`: the path of a btsnoop file that records every packet; `tracesCalls`: with a line of
   /// text before each packet that a call caused, which names the call.
   ///
   /// `agent` answers for the user when a device pairs; `bondStore` keeps what then has to be kept.
@@ -225,6 +225,7 @@ public actor BluetoothHost {
     add(bonds)
     state = .running
     starting.resume()
+    reportLater(.running)
   }
 
   /// Ends scans, advertising and links, so that peers see a disconnection and no timeout, resets the controller, and

@@ -8,10 +8,21 @@ public struct HostSequence<Element: Sendable>: AsyncSequence, Sendable {
   /// Waits for the next element. The function retains what must live as long as a reader does.
   typealias Source = @Sendable () async throws(BluetoothError) -> Element?
   private let open: @Sendable () async throws(BluetoothError) -> Source?
+  /// The same sequence, which ends with `.timedOut` after this time. nil: it has no bound.
+  let bounded: (@Sendable (Duration) -> HostSequence)?
 
-  init(_ source: @escaping Source) { open = { source } }
+  init(_ source: @escaping Source) {
+    open = { source }
+    bounded = nil
+  }
   /// Each iterator opens its own source at the first element; nil: the task was cancelled.
-  init(opening open: @escaping @Sendable () async throws(BluetoothError) -> Source?) { self.open = open }
+  init(
+    opening open: @escaping @Sendable () async throws(BluetoothError) -> Source?,
+    bounded: (@Sendable (Duration) -> HostSequence)? = nil
+  ) {
+    self.open = open
+    self.bounded = bounded
+  }
   /// The elements of a mailbox, which ends when the sequence and its iterators are released.
   init(_ mailbox: Mailbox<Element>) {
     let listener = Listener(mailbox: mailbox)

@@ -58,6 +58,9 @@ final class NoObserver: HostObserver {
   @nonexhaustive(warn)
 #endif
 public enum HostEvent: Sendable {
+  /// The controller has started and the bonds are loaded: from now on operations can begin. Once for a host, before all
+  /// other events but `.failed`.
+  case running
   /// Requests among these wait for an answer, even if nothing reads `BluetoothHost.events`.
   case server(ServerEvent)
   /// The handles in the range are no longer valid: requests to them fail, and their subscriptions have ended.

@@ -1,6 +1,7 @@
 import BindruneWire
 import GAP
 import HCI
+import NIOCore
 
 /// A device that a scan has found: what it advertises, with its scan response if the scan is active and has received
 /// it.
@@ -11,7 +12,7 @@ public struct Advertisement: Sendable {
   /// The address in the packet.
   public var addressOnAir: PeerAddress
   /// dBm; nil when the controller does not know.
-  public var rssi: Int?
+  public var rssi: Int8?
   public var isConnectable: Bool
   /// It includes a scan response: of this advertisement, or the device's last one.
   public var hasScanResponse: Bool
@@ -25,11 +26,28 @@ public struct Advertisement: Sendable {
   public var matchedOverflow: [BluetoothUUID]
   public var name: String? { data.localName }
 
+  /// For a test of code that takes advertisements. `addressOnAir` nil: `address`, which is no private one.
+  public init(
+    _ data: AdvertisingData, from address: PeerAddress, addressOnAir: PeerAddress? = nil, rssi: Int8? = nil,
+    isConnectable: Bool = true, hasScanResponse: Bool = false, isTruncated: Bool = false,
+    matchedOverflow: [BluetoothUUID] = []
+  ) {
+    peer = PeerID(address)
+    self.address = address
+    self.addressOnAir = addressOnAir ?? address
+    self.rssi = rssi
+    self.isConnectable = isConnectable
+    self.hasScanResponse = hasScanResponse
+    self.isTruncated = isTruncated
+    self.data = data
+    self.matchedOverflow = matchedOverflow
+  }
+
   init(_ discovery: Discovery, in batch: borrowing HostBatch, filter: ScanFilter) {
     peer = discovery.peer
     address = discovery.address
     addressOnAir = discovery.addressOnAir
-    rssi = discovery.rssi.map(Int.init)
+    rssi = discovery.rssi
     isConnectable = discovery.isConnectable
     hasScanResponse = discovery.scanResponse != nil
     isTruncated = discovery.isTruncated
@@ -45,17 +63,38 @@ public struct Advertisement: Sendable {
 /// 1,024 may wait for the reader; beyond that the oldest are dropped. Cancelling the task ends the sequence.
 public typealias AdvertisementSequence = HostSequence<Advertisement>
 
+extension HostSequence where Element == Advertisement {
+  /// The first advertisement that `isWanted`; the scan ends with it. Throws `.timedOut` if none came within `limit`.
+  ///
+  ///     let belt = try await host.scan(services: ["180D"]).first(within: .seconds(10)) { $0.name == "Belt" }
+  nonisolated(nonsending) public func first(
+    within limit: Duration, where isWanted: (Advertisement) -> Bool = { _ in true }
+  ) async throws(BluetoothError) -> Advertisement {
+    for try await advertisement in bounded?(limit) ?? self where isWanted(advertisement) { return advertisement }
+    throw BluetoothError.cancelled.during("scan")
+  }
+}
+
 /// Ends its scan when the last iterator is released.
 final class ScanHandle: Sendable {
   let mailbox: Mailbox<Advertisement>
   private let id: ScanID
   private let host: BluetoothHost
-  init(mailbox: Mailbox<Advertisement>, id: ScanID, host: BluetoothHost) {
+  /// Ends the scan at its bound.
+  private let bound: Scheduled<Void>?
+  init(mailbox: Mailbox<Advertisement>, id: ScanID, host: BluetoothHost, within limit: Duration?) {
     self.mailbox = mailbox
     self.id = id
     self.host = host
+    bound = limit.map { limit in
+      host.transport.eventLoop.scheduleTask(in: TimeAmount(limit)) {
+        let cure = "bring the device into reach, check that it advertises, or allow more time"
+        mailbox.finish(BluetoothError(.timedOut, "No device that is wanted was heard in \(limit): \(cure)."))
+      }
+    }
   }
   deinit {
+    bound?.cancel()
     host.onEventLoop { [id] host in host.endScan(id) }
   }
 }
@@ -79,19 +118,27 @@ extension BluetoothHost {
   public nonisolated func scan(
     _ parameters: ScanParameters = ScanParameters(), filter: ScanFilter
   ) -> AdvertisementSequence {
-    HostSequence(opening: { [self] () async throws(BluetoothError) in
-      if Task.isCancelled { return nil }
-      let scan = try await openScan(parameters, filter)
-      return { () async throws(BluetoothError) in try await scan.mailbox.take() }
-    })
+    scan(parameters, filter, within: nil)
+  }
+  private nonisolated func scan(
+    _ parameters: ScanParameters, _ filter: ScanFilter, within limit: Duration?
+  ) -> AdvertisementSequence {
+    HostSequence(
+      opening: { [self] () async throws(BluetoothError) in
+        if Task.isCancelled { return nil }
+        let scan = try await openScan(parameters, filter, within: limit)
+        return { () async throws(BluetoothError) in try await scan.mailbox.take() }
+      }, bounded: { [self] limit in scan(parameters, filter, within: limit) })
   }
 
-  func openScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {
+  func openScan(
+    _ parameters: ScanParameters, _ filter: ScanFilter, within limit: Duration? = nil
+  ) throws(BluetoothError) -> ScanHandle {
     do throws(BluetoothError) { try check() } catch { throw error.during("scan") }
     let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest, to: "scan")
     let id = ScanID(rawValue: newRequest().rawValue)
     try begin(Scan(filter: filter, mailbox: mailbox), parameters, as: id, "scan(_:filter:)")
-    return ScanHandle(mailbox: mailbox, id: id, host: self)
+    return ScanHandle(mailbox: mailbox, id: id, host: self, within: limit)
   }
   /// Scans until `endScan`, beside other scans: the observer receives `.discovered`, or `.scanFailed` if the controller
   /// refuses or stops. The scan also ends with the host.

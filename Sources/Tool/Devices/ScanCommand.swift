@@ -119,7 +119,8 @@ private actor LiveTable {
   }
   private func heard(_ advertisement: Advertisement) {
     table.heard(
-      advertisement.address, advertisement.data, rssi: advertisement.rssi, overflow: advertisement.matchedOverflow,
+      advertisement.address, advertisement.data, rssi: advertisement.rssi.map(Int.init),
+      overflow: advertisement.matchedOverflow,
       at: now
     )
   }
@@ -155,7 +156,7 @@ extension Advertisement {
     var line = JSONLine(event: "advertisement")
     line.add("address", address.address.text)
     line.add("address_type", address.isRandom ? "random" : "public")
-    line.add("rssi", rssi)
+    line.add("rssi", rssi.map(Int.init))
     line.add("connectable", isConnectable)
     line.add("scan_response", hasScanResponse)
     if isTruncated { line.add("truncated", true) }

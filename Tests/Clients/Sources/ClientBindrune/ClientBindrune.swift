@@ -74,3 +74,17 @@ func serve(_ spec: String) async throws -> BluetoothError {
   }
   throw CancellationError()
 }
+
+/// The controller that this program takes, or why there is none, as values.
+func open() async throws -> BluetoothHost? {
+  do {
+    let adapter: BluetoothAdapter = try BluetoothHost.firstUsableAdapter()
+    return try await BluetoothHost.open(adapter.name)
+  } catch let error as AdapterError {
+    if case .noCapability = error { return nil }
+    throw error
+  } catch let error as BluetoothError {
+    if case .adapter(.taken)? = error.transportError { return nil }
+    throw error
+  }
+}

@@ -19,7 +19,7 @@ func isOfLink(_ event: HostEvent) -> Bool {
   case .servicesChanged, .rediscovered, .peerIdentified, .mtuChanged, .parametersChanged, .dataLengthChanged,
     .physChanged, .securityChanged, .pairingAsked, .pairingEnded, .encryptionFailed, .indicationConfirmed:
     true
-  case .discovered, .scanFailed, .advertisingStarted, .advertisingFailed, .completed, .failed: false
+  case .running, .discovered, .scanFailed, .advertisingStarted, .advertisingFailed, .completed, .failed: false
   @unknown default: false
   }
 }
@@ -107,5 +107,25 @@ func isOfServer(_ kind: SendPort.Kind) -> Bool {
   case .notification: true
   case .command: false
   @unknown default: false
+  }
+}
+func isOfProcess(_ subject: AdapterCheck.Subject) -> Bool {
+  switch subject {
+  case .socket, .userNamespace, .capability: true
+  case .adapter, .radioSwitch, .owner, .setUp, .power, .daemon, .opening: false
+  @unknown default: false
+  }
+}
+func isHarmless(_ verdict: AdapterCheck.Verdict) -> Bool {
+  switch verdict {
+  case .passed, .caution: true
+  case .failed, .unknown: false
+  @unknown default: false
+  }
+}
+func adapter(_ change: AdapterChanges.Change) -> BluetoothAdapter? {
+  switch change {
+  case .added(let adapter), .changed(let adapter), .removed(let adapter): adapter
+  @unknown default: nil
   }
 }
