@@ -1,77 +1,12 @@
 import ATT
-import BasicContainers
 import BindruneWire
 import GATT
 import HCI
 import L2CAP
 
-// The application's calls to ATT and GATT, and the effects of bearers, clients and the server.
+// The application's calls to the GATT server. Vol 3, Part G, §4.
 extension HostCore {
-  // MARK: Client
-
-  /// Starts a procedure of `link`'s GATT client; `body` hands `id` to it. Ends with `.completed(id, …)` in any case.
-  /// The request leaves after the commands already written on the link. `isHeld`: more commands are to precede it; it
-  /// and all later requests wait until `release`.
-  public mutating func withClient(
-    of link: LinkID, id: RequestID, isHeld: Bool = false, _ body: (inout Client) -> Void
-  ) {
-    guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    upper.links[index].makeRequests(isHeld: isHeld)
-    body(&upper.links[index].client)
-    demandSecurity(at: index)
-    collect(at: index)
-  }
-  /// Releases a held request: all commands that precede it have been written. Does nothing if it has ended.
-  public mutating func release(_ id: RequestID, on link: LinkID) {
-    guard let index = upper.index(of: link) else { return }
-    upper.links[index].release(id)
-    collect(at: index)
-  }
-  /// What the client has discovered so far; nil if there is no such link.
-  public func remoteDatabase(of link: LinkID) -> RemoteDatabase? {
-    guard let index = upper.index(of: link) else { return nil }
-    return upper.links[index].client.remote
-  }
-  /// Sets what `link`'s client knows to `database`: see `Client.restore`.
-  public mutating func restore(_ database: RemoteDatabase, on link: LinkID) {
-    guard let index = upper.index(of: link) else { return }
-    withLink(at: index) { $0.client.restore(database) }
-  }
-  /// The ATT_MTU in force; nil if there is no such link.
-  public func mtu(of link: LinkID) -> Int? {
-    guard let index = upper.index(of: link) else { return nil }
-    return upper.links[index].bearers.first.bearer.mtu
-  }
-  /// Write Without Response: bounded, in order with the link's other commands and requests; `.full` also while an
-  /// earlier request has not left. Vol 3, Part G, §4.9.1. `value` has at most MTU − 3 octets; a longer one is cut.
-  public mutating func write(command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID) -> SendAnswer {
-    guard let index = upper.index(of: link) else { return .closed }
-    hci.credits.setWants(upper.links[index].handle, true)
-    let answer = upper.links[index].offer(command: handle, value)
-    if case .full = answer, upper.links[index].client.awaitsEncryption {
-      demandSecurity(at: index)
-      note(at: index)
-    }
-    return answer
-  }
-
-  /// The same; if nothing waits before it and the controller has a buffer, the packet is written into `output` at once,
-  /// and the driver sends it from there. This saves a copy. `output` as for `nextPacket`.
-  public mutating func write(
-    command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
-  ) -> SendAnswer {
-    guard let index = upper.index(of: link) else { return .closed }
-    guard !upper.links[index].holdsCommands, takeBuffer(at: index) else {
-      return write(command: value, to: handle, on: link)
-    }
-    var answer = SendAnswer.closed
-    writePacket(at: index, into: &output) { bearer, output in
-      answer = bearer.write(command: handle, value, into: &output)
-    }
-    return answer
-  }
-
-  // MARK: Server
+  // MARK: Notifications and indications
 
   /// Notifies one client. `.full`: nothing was taken, and one `.readyToSend` follows when there is room. nil: the
   /// client has not subscribed, or may not receive it now (`Server.mayBeSent`).
@@ -99,11 +34,11 @@ extension HostCore {
     return answer
   }
   /// Takes a buffer for a packet to be written now: no command waits, no other link, and nothing on this one.
-  @inline(__always) private mutating func takeBuffer(at index: Int) -> Bool {
+  @inline(__always) mutating func takeBuffer(at index: Int) -> Bool {
     guard phase == .running, !hci.hasCommand, upper.isQuiet(at: index) else { return false }
     return hci.credits.takeAtOnce(upper.links[index].handle)
   }
-  @inline(__always) private mutating func writePacket(
+  @inline(__always) mutating func writePacket(
     at index: Int, into output: inout OutputRawSpan, _ write: (inout Bearer, inout OutputRawSpan) -> Void
   ) {
     let handle = upper.links[index].handle
@@ -163,14 +98,8 @@ extension HostCore {
     }
     return result
   }
-  /// Sets a value of the database. False if there is no such value, or it cannot have this length.
-  public mutating func setValue(_ handle: AttributeHandle, to value: [UInt8]) -> Bool {
-    upper.server.setValue(handle, to: value)
-  }
-  /// Disables or enables the contents of a service: every read or write of a value or descriptor fails with 0x0E.
-  public mutating func setEnabled(_ isEnabled: Bool, service: AttributeHandle) {
-    upper.server.setEnabled(isEnabled, service: service)
-  }
+
+  // MARK: Answers
 
   /// The application's answer to `.readRequested`: the value from the requested offset. Like the other answers it
   /// returns nil, or why no request awaits it, and it leaves after the notifications offered before it. `isKept`: more
@@ -222,6 +151,18 @@ extension HostCore {
     return nil
   }
 
+  // MARK: The database
+
+  /// The current database, for `DatabaseBuilder(after:)`.
+  public var database: Database { upper.server.database }
+  /// Sets a value of the database. False if there is no such value, or it cannot have this length.
+  public mutating func setValue(_ handle: AttributeHandle, to value: [UInt8]) -> Bool {
+    upper.server.setValue(handle, to: value)
+  }
+  /// Disables or enables the contents of a service: every read or write of a value or descriptor fails with 0x0E.
+  public mutating func setEnabled(_ isEnabled: Bool, service: AttributeHandle) {
+    upper.server.setEnabled(isEnabled, service: service)
+  }
   /// Adds services while clients are connected: `Server.insert`.
   public mutating func insert(_ services: DatabaseBuilder) throws(DatabaseError) {
     try upper.server.insert(services)
@@ -257,95 +198,10 @@ extension HostCore {
     }
     collectServer()
   }
-  /// The current database, for `DatabaseBuilder(after:)`.
-  public var database: Database { upper.server.database }
-
   /// Records the user's authorization of `link`'s client: `Server.setAuthorized`.
   public mutating func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
     guard let index = upper.index(of: link) else { return }
     upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearers.first.bearer.id)
-  }
-
-  // MARK: Draining
-
-  mutating func collect(_ handle: ConnectionHandle, _ now: Instant) {
-    while let effect = l2cap.nextEffect() { self.handle(effect, now) }
-    if let index = upper.index(of: handle) {
-      collect(at: index)
-      if upper.links[index].protection.hasWork { secure(at: index, now) }
-    }
-    collectServer()
-  }
-  /// `collect` would find an effect.
-  @inline(__always) func hasEffects(of handle: ConnectionHandle) -> Bool {
-    if l2cap.hasEffect || upper.server.hasEffect || upper.server.hasServiceChanged { return true }
-    guard let index = upper.index(of: handle) else { return false }
-    return upper.links[index].hasEffect
-  }
-
-  /// Takes the effects of a link's client and bearers, with their octets, and notes whether the link has something to
-  /// send.
-  mutating func collect(at index: Int) {
-    let link = upper.links[index].id
-    while let effect = upper.links[index].client.nextEffect() {
-      switch effect {
-      case .value(let handle, let octets, let kind):
-        let value = upper.keep(octets, ofClientAt: index)
-        upper.batch.append(
-          value: value, of: handle, isIndication: kind == .indication,
-          isServiceChanged: upper.links[index].client.isServiceChanged(handle), on: link)
-      case .completed(let id, .value(let octets)):
-        emit(.completed(id, .gatt(.value(upper.keep(octets, ofClientAt: index)))))
-      case .completed(let id, .values(let octets)):
-        emit(.completed(id, .gatt(.values(upper.keep(octets, ofClientAt: index)))))
-      case .completed(let id, let result): emit(.completed(id, .gatt(result)))
-      case .valuesLost(let count): emit(.violation(link, .valuesLost(count)))
-      case .ignored(let violation): emit(.violation(link, .gatt(violation)))
-      case .servicesChanged(let range): emit(.servicesChanged(link, range))
-      case .rediscovered(let range, let error): emit(.rediscovered(link, range, error))
-      case .securityNeeded(let refusal): upper.links[index].protection.refusal = refusal
-      }
-    }
-    upper.links[index].releaseCommands()
-    upper.collectBearers(at: index)
-    if upper.server.hasServiceChanged { upper.indicateServiceChanged(at: index) }
-    note(at: index)
-  }
-  mutating func collectServer() {
-    while let effect = upper.server.nextEffect() {
-      switch effect {
-      case .subscriptionChanged(let bearer, let handle, let configuration):
-        if let link = link(of: bearer) { emit(.subscriptionChanged(link, handle, configuration)) }
-      case .written(let bearer, let handle, let offset, let octets):
-        let value = upper.keepFromServer(octets)
-        if let link = link(of: bearer) { emit(.written(link, handle, value, offset: Int(offset))) }
-      case .readRequested(let id, let bearer, let handle, let offset):
-        if let link = link(of: bearer) { emit(.readRequested(id, link, handle, offset: Int(offset))) }
-      case .writeRequested(let id, let bearer, let handle, let offset, let octets, let following):
-        let value = upper.keepFromServer(octets)
-        if let link = link(of: bearer) {
-          emit(.writeRequested(id, link, handle, value, offset: Int(offset), following: following))
-        }
-      case .store(let bond, let octets):
-        store(octets, of: PeerID(rawValue: bond.rawValue))
-      case .signCounterChanged(let bearer, let counter): signed(on: bearer, next: counter)
-      case .signatureRefused(let bearer, let handle, let refusal):
-        if let link = link(of: bearer) { emit(.violation(link, .signatureRefused(handle, refusal))) }
-      case .requestCancelled(let id, let bearer):
-        emit(.requestCancelled(id, link(of: bearer)))
-      }
-    }
-  }
-  private func link(of bearer: BearerID) -> LinkID? {
-    upper.index(of: bearer).map { upper.links[$0].id }
-  }
-}
-
-extension UpperLayers {
-  /// Takes the effects of a link's bearers.
-  fileprivate mutating func collectBearers(at index: Int) {
-    let link = links[index].id
-    links[index].bearers.forEach { while let effect = $0.nextEffect(of: link) { batch.append(effect) } }
   }
 }
 
@@ -355,29 +211,5 @@ extension LinkBearer {
     guard bearer.removeValues(andIndication: indicating != nil, where: range.contains) else { return false }
     indicating = nil
     return true
-  }
-  /// The next effect for the application, in order.
-  @inline(__always) fileprivate mutating func nextEffect(of link: LinkID) -> HostEffect? {
-    while let effect = bearer.nextEffect() {
-      if let effect = self.effect(effect, of: link) { return effect }
-    }
-    return nil
-  }
-  private mutating func effect(_ effect: BearerEffect, of link: LinkID) -> HostEffect? {
-    switch effect {
-    case .mtuChanged(let mtu): return .mtuChanged(link, mtu: mtu)
-    case .ready: return .readyToSend(link)
-    case .indicationConfirmed:
-      defer { isIndicationRefused = false }
-      if let handle = indicating.take() { return .indicationConfirmed(link, handle) }
-      // Service Changed is internal; its confirmation only makes room for another indication.
-      return isIndicationRefused ? .readyToSend(link) : nil
-    case .indicationFailed:
-      indicating = nil
-      return nil
-    case .answeredForApplication(_, let handle): return .violation(link, .applicationTooSlow(handle))
-    case .closed(let closure): return closure == .timedOut ? .violation(link, .transactionTimedOut) : nil
-    case .violation(let violation): return .violation(link, .att(violation))
-    }
   }
 }

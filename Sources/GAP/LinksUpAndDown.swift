@@ -6,7 +6,7 @@ import HCI
 import L2CAP
 import SMP
 
-// Links: how they come up and go down, their parameters, and L2CAP's effects.
+// Links: how they come up, and how they go down.
 extension HostCore {
   // MARK: From above
 
@@ -24,7 +24,7 @@ extension HostCore {
     drain(now)
   }
 
-  // MARK: Up and down
+  // MARK: Up
 
   /// LE Connection Complete and LE Enhanced Connection Complete: Vol 4, Part E, §7.7.65.1, §7.7.65.10.
   mutating func connectionComplete(
@@ -50,7 +50,6 @@ extension HostCore {
     }
     reportFailedConnections()
   }
-
   private mutating func linkUp(
     _ handle: ConnectionHandle, _ role: LinkRole, _ address: PeerAddress, _ peerOnAir: PeerAddress,
     _ parameters: ConnectionParameters, _ now: Instant
@@ -85,7 +84,6 @@ extension HostCore {
     emit(.linkUp(id, peer, role, parameters))
     return id
   }
-
   /// LE Advertising Set Terminated names the set that has led to a link, and so our address on that link's air, which
   /// pairing computes with: Vol 3, Part H, §2.2.3, §2.2.7; Vol 4, Part E, §7.7.65.18.
   ///
@@ -98,6 +96,8 @@ extension HostCore {
     upper.links[index].ownOnAir = own
     upper.links[index].protection.manager.addresses.responder = PairingAddress(own)
   }
+
+  // MARK: Down
 
   /// Ends everything on the link, in order: received values, requests, subscriptions, the link itself.
   mutating func linkDown(_ handle: ConnectionHandle, _ reason: HCIStatus, _ now: Instant) {
@@ -124,7 +124,6 @@ extension HostCore {
     reportAdvertising()
     connections.disconnected(hci: &hci, now: now)
   }
-
   /// Sends the command once for each link, because the controller would refuse a second one.
   mutating func disconnect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
     guard upper.links[index].phase == .up else { return }
@@ -153,17 +152,5 @@ extension HostCore {
     let requests = upper.links[index].disconnectRequests
     upper.links[index].disconnectRequests = []
     for id in requests { emit(.completed(id, .failed(outcome.failure(of: .disconnect)))) }
-  }
-
-  // MARK: What L2CAP says
-
-  mutating func handle(_ effect: L2CAPEffect, _ now: Instant) {
-    switch effect {
-    case .parameterUpdateRequested(let handle, let identifier, let request):
-      answer(request, handle, identifier: identifier, now)
-    case .parameterUpdateEnded(let handle, let outcome): updateAnswered(handle, outcome, now)
-    case .violation(let handle, let violation):
-      emit(.violation(upper.index(of: handle).map { upper.links[$0].id }, .l2cap(violation)))
-    }
   }
 }
