@@ -33,7 +33,7 @@ extension HostCore {
   @discardableResult public mutating func removeBond(with peer: PeerID, now: Instant) -> Bool {
     guard forget(peer) else { return false }
     // What has awaited the bond's encryption does so no more.
-    for index in 0..<upper.links.count where upper.links[index].peer == peer { collect(at: index) }
+    for index in upper.indices(where: { $0.peer == peer }) { collect(at: index) }
     drain(now)
     return true
   }
@@ -42,7 +42,7 @@ extension HostCore {
     // The key is the bond's; a link keeps its peer's address.
     if !privacy.identities.isApplications(bond.address), !bonds.has(bond.address) { privacy.remove(bond.address) }
     forgetUnneeded(peer, at: bond.address)
-    for index in 0..<upper.links.count where upper.links[index].peer == peer {
+    for index in upper.indices(where: { $0.peer == peer }) {
       upper.links[index].protection.security.isBonded = false
       securityChanged(at: index)
       verifySignatures(at: index)
@@ -59,9 +59,9 @@ extension HostCore {
 
   /// Keeps what the pairing has made. False: nothing, because it would take a place that nobody lets it take.
   mutating func paired(_ result: PairingResult, at index: Int, _ now: Instant) -> Bool {
-    let link = upper.links[index].id, peer = upper.links[index].peer
+    let facts = upper.links[index].facts, link = facts.id, peer = facts.peer
     let identity = result.peers.identityAddress.map { PeerAddress($0) }
-    let address = identity ?? upper.links[index].address
+    let address = identity ?? facts.address
     let claims = identity.map { self.claims(of: $0, result.peers.irk, at: index) } ?? []
     let replaced = claims + [replacedBond(at: index)].compactMap { result.isBonding || !claims.isEmpty ? $0 : nil }
     // Another link may have made a bond since the questions.
@@ -70,7 +70,7 @@ extension HostCore {
         emit(.violation(link, .weakerThanBond))
         return false
       }
-      if !isConsented(bond, to: result, at: index) { return false }
+      if !upper.links[index].protection.isConsented(bond, to: result) { return false }
     }
     for bond in replaced where bond.peer != peer {
       if bond.strength != nil {
@@ -104,8 +104,7 @@ extension HostCore {
       if !result.isAuthenticated { countAttempt(now) }
     }
     put(bond)
-    upper.links[index].protection.isClientRestored = true
-    upper.server.bond(upper.links[index].bearers.first.bearer.id, as: BondID(rawValue: peer.rawValue))
+    upper.bond(at: index, as: BondID(rawValue: peer.rawValue))
     verifySignatures(at: index)
     emit(.bondChanged(peer))
     if upper.links[index].protection.security.isBonded { return true }
@@ -118,13 +117,12 @@ extension HostCore {
 
   /// The peer has the bond's key, so it is the peer.
   mutating func proveBond(at index: Int) {
-    let peer = upper.links[index].peer
-    guard let bond = bonds[peer] else { return }
+    guard let bond = bondOfPeer(at: index) else { return }
+    let peer = bond.peer
     bonds.use(peer)
     emit(.bondChanged(peer))
     if upper.links[index].protection.isClientRestored { return }
-    upper.links[index].protection.isClientRestored = true
-    let bearer = upper.links[index].bearers.first.bearer.id, id = BondID(rawValue: peer.rawValue)
+    let bearer = upper.links[index].restoreClient(), id = BondID(rawValue: peer.rawValue)
     do throws(WireError) {
       guard !bond.client.isEmpty else { return upper.server.bond(bearer, as: id) }
       try upper.server.restore(bond.client.span, of: id, on: bearer)

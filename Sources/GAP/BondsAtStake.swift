@@ -52,16 +52,17 @@ extension Bond {
 
 // Bonds that pairings would replace, and room for new ones.
 extension HostCore {
+  /// The bond with the link's peer.
+  func bondOfPeer(at index: Int) -> Bond? { bonds[upper.links[index].peer] }
   /// The bond of the device that the link's peer is by its address.
   func bond(at index: Int) -> Bond? {
-    let peer = upper.links[index].peer
-    return bonds[peer] ?? bonds.other(than: peer, at: upper.links[index].address)
+    let link = upper.links[index].facts
+    return bonds[link.peer] ?? bonds.other(than: link.peer, at: link.address)
   }
   /// The bond that a pairing on the link would replace, as far as phase 1 shows.
   func replacedBond(at index: Int) -> ReplacedBond? {
     guard let bond = bond(at: index) else { return nil }
-    let isProven = bond.peer == upper.links[index].peer && upper.links[index].protection.hasProvenBond
-    return ReplacedBond(bond, isProven ? .key : .address)
+    return ReplacedBond(bond, upper.links[index].hasProven(bond) ? .key : .address)
   }
   /// What else the link's peer would take the place of with this identity: bonds of other peers, and identities that the
   /// application has added with another key or address.
@@ -80,55 +81,18 @@ extension HostCore {
     }
     return claims
   }
-  /// The user has consented to what the pairing on the link replaces, in so far as somebody must.
-  func isConsented(_ replaced: ReplacedBond, to result: PairingResult, at index: Int) -> Bool {
-    switch replaced.ground {
-    case .key: true
-    // A user who compares or enters digits takes part in any case.
-    case .address: result.isAuthenticated || upper.links[index].protection.consented.contains(replaced.peer)
-    case .identity: upper.links[index].protection.consented.contains(replaced.peer)
-    }
-  }
 
   /// The peer distributes its identity. Nothing is stored, and no application learns of it, before the user has
   /// consented to what it would replace.
   mutating func considerIdentity(at index: Int, _ now: Instant) {
     guard let (identity, method) = upper.links[index].protection.manager.openIdentity else { return }
-    let link = upper.links[index].id, irk = identity.irk.isZero ? nil : identity.irk
-    let claims = claims(of: PeerAddress(identity.address), irk, at: index)
-    let strength = upper.links[index].protection.manager.keyStrength
-    if let strength, claims.contains(where: { $0.strength.map { strength.isWeaker(than: $0) } ?? false }) {
-      emit(.violation(link, .weakerThanBond))
-      upper.links[index].protection.question = .identity(nil)
-      _ = upper.links[index].protection.manager.refuse(now: now)
-      return
+    let claims = claims(of: PeerAddress(identity.address), identity.irk.isZero ? nil : identity.irk, at: index)
+    let link = upper.links[index].id
+    switch upper.links[index].protection.judge(claims, now: now, using: &upper.chance) {
+    case .accepted: break
+    case .ask(let claim): emit(.pairingAsked(link, .consent(method, replaces: claim)))
+    case .refused: emit(.violation(link, .weakerThanBond))
     }
-    guard let claim = claims.first(where: { !upper.links[index].protection.consented.contains($0.peer) }) else {
-      _ = upper.links[index].protection.manager.accept(now: now, using: &upper.chance)
-      return
-    }
-    upper.links[index].protection.question = .identity(claim)
-    emit(.pairingAsked(link, .consent(method, replaces: claim)))
-  }
-  /// The user consents to what was asked last.
-  mutating func consent(at index: Int, _ now: Instant) -> Bool {
-    let question = upper.links[index].protection.question
-    upper.links[index].protection.question = nil
-    switch question {
-    case .identity(let claim?):
-      upper.links[index].protection.consented.append(claim.peer)
-      considerIdentity(at: index, now)
-      return true
-    case .pairing(let replaced?): upper.links[index].protection.consented.append(replaced.peer)
-    case .identity, .pairing, nil: break
-    }
-    return upper.links[index].protection.manager.accept(now: now, using: &upper.chance)
-  }
-  /// The user refuses the pairing. Who would have taken the place of a bonded device must wait before the next attempt.
-  mutating func refuse(at index: Int, _ now: Instant) -> Bool {
-    let isAttempt =
-      if case .pairing(let replaced?) = upper.links[index].protection.question { !replaced.isProven } else { false }
-    return upper.links[index].protection.manager.refuse(now: now, isAttempt: isAttempt)
   }
 
   // MARK: Links that end because of a claim
@@ -140,18 +104,9 @@ extension HostCore {
     continueLeaving(at: index, now)
   }
   mutating func continueLeaving(at index: Int, _ now: Instant) {
-    guard let leaving = upper.links[index].protection.leaving else { return }
-    let handle = upper.links[index].handle, completed = hci.credits.completed(handle)
-    if now < leaving.deadline {
-      if leaving.completed == nil {
-        if upper.links[index].protection.manager.hasPDU { return }
-        upper.links[index].protection.leaving?.completed = completed &+ UInt32(hci.credits.outstanding(handle))
-      }
-      let wanted = upper.links[index].protection.leaving?.completed ?? completed
-      if Int32(bitPattern: completed &- wanted) < 0 { return }
-    }
-    upper.links[index].protection.leaving = nil
-    upper.links[index].protection.failure = .authenticationFailure
+    let handle = upper.links[index].handle
+    let completed = hci.credits.completed(handle), outstanding = hci.credits.outstanding(handle)
+    guard upper.links[index].protection.leaves(completed: completed, outstanding: outstanding, now: now) else { return }
     disconnect(at: index, .authenticationFailure, now)
   }
 

@@ -14,9 +14,7 @@ extension HostCore {
     of link: LinkID, id: RequestID, isHeld: Bool = false, _ body: (inout Client) -> Void
   ) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    upper.links[index].makeRequests(isHeld: isHeld)
-    body(&upper.links[index].client)
-    demandSecurity(at: index)
+    upper.links[index].withClient(isHeld: isHeld, body)
     collect(at: index)
   }
   /// Releases a held request: all commands that precede it have been written. Does nothing if it has ended.
@@ -26,20 +24,14 @@ extension HostCore {
     collect(at: index)
   }
   /// What the client has discovered so far; nil if there is no such link.
-  public func remoteDatabase(of link: LinkID) -> RemoteDatabase? {
-    guard let index = upper.index(of: link) else { return nil }
-    return upper.links[index].client.remote
-  }
+  public func remoteDatabase(of link: LinkID) -> RemoteDatabase? { self.link(link) { $0.client.remote } }
   /// Sets what `link`'s client knows to `database`: see `Client.restore`.
   public mutating func restore(_ database: RemoteDatabase, on link: LinkID) {
     guard let index = upper.index(of: link) else { return }
     withLink(at: index) { $0.client.restore(database) }
   }
   /// The ATT_MTU in force; nil if there is no such link.
-  public func mtu(of link: LinkID) -> Int? {
-    guard let index = upper.index(of: link) else { return nil }
-    return upper.links[index].bearers.first.bearer.mtu
-  }
+  public func mtu(of link: LinkID) -> Int? { self.link(link) { $0.bearers.first.bearer.mtu } }
 
   // MARK: Commands
 
@@ -49,10 +41,7 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return .closed }
     hci.credits.setWants(upper.links[index].handle, true)
     let answer = upper.links[index].offer(command: handle, value)
-    if case .full = answer, upper.links[index].client.awaitsEncryption {
-      demandSecurity(at: index)
-      note(at: index)
-    }
+    if case .full = answer, upper.links[index].client.awaitsEncryption { withLink(at: index) { $0.demandSecurity() } }
     return answer
   }
   /// The same; if nothing waits before it and the controller has a buffer, the packet is written into `output` at once,

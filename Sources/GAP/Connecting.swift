@@ -56,12 +56,7 @@ extension HostCore {
       return drain(now)
     }
     for index in 0..<upper.links.count {
-      if let place = upper.links[index].disconnectRequests.firstIndex(of: id) {
-        upper.links[index].disconnectRequests.remove(at: place)
-        return emit(.completed(id, .failed(.cancelled)))
-      }
-      if cancelUpdate(id, at: index) { return }
-      if upper.links[index].requests.remove(id) { return emit(.completed(id, .failed(.cancelled))) }
+      if upper.links[index].cancel(id) { return emit(.completed(id, .failed(.cancelled))) }
       upper.links[index].client.cancel(id)
       collect(at: index)
     }

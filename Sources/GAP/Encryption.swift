@@ -15,7 +15,7 @@ extension HostCore {
   public mutating func encrypt(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     if upper.links[index].protection.isIdle {
-      guard let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) else {
+      guard let bond = bondOfPeer(at: index), begin(with: bond, at: index, now) else {
         return emit(.completed(id, .failed(.notBonded)))
       }
     }
@@ -23,7 +23,7 @@ extension HostCore {
   }
   /// What protects the link now; nil if there is no such link.
   public func security(of link: LinkID) -> LinkSecurity? {
-    upper.index(of: link).map { upper.links[$0].protection.security }
+    self.link(link) { $0.protection.security }
   }
 
   // MARK: Links
@@ -35,23 +35,20 @@ extension HostCore {
     setSecurity(at: index)
     verifySignatures(at: index)
     guard configuration.encryptsBondedLinks, upper.links[index].role == .central,
-      let bond = bonds[upper.links[index].peer]
+      let bond = bondOfPeer(at: index)
     else { return }
     _ = begin(with: bond, at: index, now)
   }
   /// The link ends: so does what was in progress on it. When a controller has waited for an answer of the other for 40 s,
   /// the link ends with 0x22: Vol 6, Part B, §5.2.
   mutating func unprotect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
-    upper.links[index].protection.refusal = nil
-    upper.links[index].protection.manager.linkClosed(now: now)
-    if reason == .lmpOrLLResponseTimeout { encryptionFailed(at: index, reason) }
-    if upper.links[index].protection.delivery != nil {
-      upper.links[index].protection.delivery = nil
-      emit(.pairingEnded(upper.links[index].id, .linkClosed))
+    let link = upper.links[index].facts, (wasEncrypting, hadDelivery) = upper.links[index].protection.close(now: now)
+    if wasEncrypting, reason == .lmpOrLLResponseTimeout { emit(.encryptionFailed(link.id, reason)) }
+    if hadDelivery {
+      emit(.pairingEnded(link.id, .linkClosed))
       ended(at: index, .pairingFailed(.linkClosed))
     }
-    upper.links[index].protection.phase = .quiet
-    bonds.keep(upper.links[index].protection.manager.attempts, of: upper.links[index].peer)
+    bonds.keep(upper.links[index].protection.manager.attempts, of: link.peer)
     secure(at: index, now)
     ended(at: index, .noSuchLink)
     resumePairings(at: index, .noSuchLink, now)
@@ -59,7 +56,7 @@ extension HostCore {
   mutating func expireProtection(at index: Int, _ now: Instant) {
     upper.links[index].protection.manager.expire(now: now)
     continueLeaving(at: index, now)
-    if case .starting(_, _, let deadline) = upper.links[index].protection.phase, deadline <= now {
+    if upper.links[index].protection.isEncryptionOverdue(at: now) {
       encryptionFailed(at: index, .lmpOrLLResponseTimeout)
       ended(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout))
       if mustBeEncrypted(at: index) { upper.links[index].protection.failure = .lmpOrLLResponseTimeout }
@@ -72,20 +69,12 @@ extension HostCore {
 
   // MARK: Demands
 
-  /// The client has something to send over a link that must be encrypted first: `secure` sees to it, at once if nothing
-  /// is in progress.
-  mutating func demandSecurity(at index: Int) {
-    guard upper.links[index].client.awaitsEncryption, upper.links[index].protection.refusal == nil,
-      upper.links[index].protection.isIdle, upper.links[index].phase == .up
-    else { return }
-    upper.links[index].protection.refusal = .insufficientEncryption
-  }
   /// The server has refused a request of our client. Vol 3, Part C, §10.3.2.
   mutating func help(_ refusal: ATTError, at index: Int, _ now: Instant) {
     // The end of what is in progress helps, or that of the link.
-    guard upper.links[index].protection.isIdle, upper.links[index].phase == .up else { return }
+    guard upper.links[index].maySecure else { return }
     let key = upper.links[index].protection.security.key
-    if key == nil, let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) { return }
+    if key == nil, let bond = bondOfPeer(at: index), begin(with: bond, at: index, now) { return }
     let canImprove = configuration.pairing.canImprove(key, isTooShort: refusal == .encryptionKeySizeTooShort)
     if configuration.pairsOnDemand, canImprove, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
     upper.links[index].client.securityEnded(isSecured: false)
@@ -93,14 +82,12 @@ extension HostCore {
   }
   /// A link to a bonded peer is believed only when it is encrypted. Decision 0059. Without a key for it, it cannot be.
   private func mustBeEncrypted(at index: Int) -> Bool {
-    guard configuration.encryptsBondedLinks, upper.links[index].protection.security.key == nil,
-      let bond = bonds[upper.links[index].peer]
-    else { return false }
-    return (upper.links[index].role == .central ? bond.peers : bond.ours).longTermKey != nil
+    guard configuration.encryptsBondedLinks, let bond = bondOfPeer(at: index) else { return false }
+    return upper.links[index].awaitsEncryption(with: bond)
   }
   /// Ends a link that must be encrypted and is not: anybody may have the peer's address.
   mutating func distrust(at index: Int, _ status: HCIStatus, _ now: Instant) {
-    guard mustBeEncrypted(at: index), upper.links[index].phase == .up else { return }
+    guard mustBeEncrypted(at: index), upper.links[index].isUp else { return }
     upper.links[index].protection.failure = status
     disconnect(at: index, .authenticationFailure, now)
   }
@@ -118,7 +105,7 @@ extension HostCore {
     _ key: LongTermKey, _ strength: KeyStrength, _ source: LinkProtection.KeySource, at index: Int, _ now: Instant
   ) {
     let handle = upper.links[index].handle
-    expectEncryption(strength, source, at: index, now)
+    upper.links[index].protection.expectEncryption(strength, source, now: now)
     send(key.key, tag: Tag.encryption | UInt32(handle.rawValue), now) { octets in
       LEEnableEncryption.with {
         $0.connectionHandle = handle
@@ -140,30 +127,13 @@ extension HostCore {
       preconditionFailure("the key has the 16 octets of the command's field: \(error)")
     }
   }
-  private mutating func expectEncryption(
-    _ strength: KeyStrength, _ source: LinkProtection.KeySource, at index: Int, _ now: Instant
-  ) {
-    upper.links[index].protection.phase = .starting(
-      strength, source, deadline: now.adding(seconds: LinkProtection.timeout))
-  }
   /// As Peripheral: the Central's controller starts the encryption. Vol 4, Part E, §7.7.65.5.
   mutating func answer(_ event: LELongTermKeyRequest, _ now: Instant) {
-    guard let index = upper.index(of: event.connectionHandle) else { return refuseKey(event.connectionHandle, now) }
-    let ediv = event.encryptedDiversifier, rand = event.randomNumber.rawValue, key: SecurityKey
-    if upper.links[index].protection.manager.isPairing {
-      // A bond's key would take the place of the pairing's.
-      guard let own = upper.links[index].protection.manager.key(ediv: ediv, rand: rand),
-        let strength = upper.links[index].protection.manager.keyStrength
-      else { return refuseKey(event.connectionHandle, now) }
-      key = own
-      expectEncryption(strength, .pairing, at: index, now)
-    } else {
-      guard let bond = bonds[upper.links[index].peer], let own = bond.ours.longTermKey, own.ediv == ediv,
-        own.rand == rand
-      else { return refuseKey(event.connectionHandle, now) }
-      key = own.key
-      expectEncryption(bond.strength, .bond, at: index, now)
-    }
+    let ediv = event.encryptedDiversifier, rand = event.randomNumber.rawValue
+    guard let index = upper.index(of: event.connectionHandle),
+      let (key, strength, source) = upper.links[index].protection.key(ediv: ediv, rand: rand, of: bondOfPeer(at: index))
+    else { return refuseKey(event.connectionHandle, now) }
+    upper.links[index].protection.expectEncryption(strength, source, now: now)
     send(key, tag: Tag.encryption | UInt32(event.connectionHandle.rawValue), now) { octets in
       LELongTermKeyRequestReply.with {
         $0.connectionHandle = event.connectionHandle
@@ -182,17 +152,12 @@ extension HostCore {
 
   /// Encryption Change and Encryption Key Refresh Complete: Vol 4, Part E, §7.7.8, §7.7.39.
   mutating func encryptionChanged(_ handle: ConnectionHandle, _ status: HCIStatus, isOn: Bool, _ now: Instant) {
-    guard let index = upper.index(of: handle) else { return }
-    let before = upper.links[index].protection.security, isEncrypted = status == .success && isOn
-    switch upper.links[index].protection.phase {
-    case .starting(let strength, let source, _) where isEncrypted:
-      upper.links[index].protection.security.key = strength
-      if source == .bond { proveBond(at: index) }
-    // No key of ours: what the controller means is unknown.
-    case .quiet where isEncrypted: return
-    case .starting, .quiet: upper.links[index].protection.security.key = nil
-    }
-    if upper.links[index].protection.security != before { securityChanged(at: index) }
+    let isEncrypted = status == .success && isOn
+    guard let index = upper.index(of: handle),
+      let change = upper.links[index].protection.encryptionChanged(to: isEncrypted)
+    else { return }
+    if change.provesBond { proveBond(at: index) }
+    if change.isNew { securityChanged(at: index) }
     encryptionEnded(at: index, status, isEncrypted ? nil : .refused(.encrypt, status), now)
   }
   /// The controller has refused LE Enable Encryption: the link is as encrypted as before.
@@ -204,17 +169,11 @@ extension HostCore {
     at index: Int, _ status: HCIStatus, _ failure: HostFailure?, _ now: Instant
   ) {
     let isEncrypted = failure == nil
-    let phase = upper.links[index].protection.phase
-    upper.links[index].protection.phase = .quiet
-    let wasPairing = upper.links[index].protection.manager.isPairing
-    upper.links[index].protection.manager.encryptionChanged(isEncrypted: isEncrypted, now: now, using: &upper.chance)
     // A pairing goes on, and ends by itself.
-    if case .starting(_, .bond, _) = phase, !wasPairing {
+    if upper.links[index].protection.encryptionEnded(isEncrypted: isEncrypted, now: now, using: &upper.chance) {
       if !isEncrypted { emit(.encryptionFailed(upper.links[index].id, status)) }
       // After a failure the Central may still pair, as we have asked it to.
-      if upper.links[index].protection.manager.isIdle {
-        ended(at: index, failure)
-      }
+      if upper.links[index].protection.manager.isIdle { ended(at: index, failure) }
     }
     // Status 0 without encryption: nobody has failed to find the key, and a controller has switched the encryption off.
     if !isEncrypted { distrust(at: index, status == .success ? .authenticationFailure : status, now) }
@@ -223,10 +182,7 @@ extension HostCore {
   }
   /// Reports a link that ends while it is to be encrypted with the key of the bond.
   private mutating func encryptionFailed(at index: Int, _ status: HCIStatus) {
-    if case .starting(_, .bond, _) = upper.links[index].protection.phase {
-      emit(.encryptionFailed(upper.links[index].id, status))
-    }
-    upper.links[index].protection.phase = .quiet
+    if upper.links[index].protection.abandonEncryption() { emit(.encryptionFailed(upper.links[index].id, status)) }
   }
   /// No packet of an encrypted link has been authenticated for too long: somebody else may be sending. Vol 4, Part E,
   /// §7.7.75.
@@ -240,23 +196,12 @@ extension HostCore {
 
   /// Tells GATT's server, and the application.
   mutating func securityChanged(at index: Int) {
-    let security = upper.links[index].protection.security
     setSecurity(at: index)
-    emit(.securityChanged(upper.links[index].id, security))
+    let (link, security) = link(at: index) { ($0.id, $0.protection.security) }
+    emit(.securityChanged(link, security))
   }
   /// Tells GATT's server and client.
   private mutating func setSecurity(at index: Int) {
-    upper.setSecurity(upper.links[index].protection.security, at: index)
-    let awaitsEncryption = mustBeEncrypted(at: index)
-    if awaitsEncryption != upper.links[index].client.awaitsEncryption {
-      upper.links[index].client.awaitsEncryption = awaitsEncryption
-    }
-  }
-}
-
-extension UpperLayers {
-  fileprivate mutating func setSecurity(_ security: LinkSecurity, at index: Int) {
-    server.setSecurity(
-      security.bearer, keySize: security.key?.size.count ?? 16, of: links[index].bearers.first.bearer.id)
+    upper.tellSecurity(at: index, awaitsEncryption: mustBeEncrypted(at: index))
   }
 }

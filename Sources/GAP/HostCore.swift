@@ -121,6 +121,14 @@ public struct HostCore: ~Copyable {
     hci.cause = 0
     return true
   }
+  /// Reads a link; nil if there is none with this id.
+  @inline(__always) func link<Result>(_ id: LinkID, _ body: (borrowing Link) -> Result) -> Result? {
+    guard let index = upper.index(of: id) else { return nil }
+    return body(upper.links[index])
+  }
+  @inline(__always) func link<Result>(at index: Int, _ body: (borrowing Link) -> Result) -> Result {
+    body(upper.links[index])
+  }
   /// Changes a link: its bearers, client or parameter update.
   @inline(__always) mutating func withLink<Result>(at index: Int, _ body: (inout Link) -> Result) -> Result {
     defer { note(at: index) }
@@ -259,9 +267,8 @@ public struct HostCore: ~Copyable {
   public var causeOfLastCommand: UInt64 { hci.causeOfLastCommand }
   /// The link with this handle, and the request of its client that awaits a response: nil for the client's own.
   public func requestInFlight(on handle: ConnectionHandle) -> (link: LinkID, request: RequestID?)? {
-    guard let index = upper.index(of: handle) else { return nil }
-    let bearer = upper.links[index].bearers.first.bearer.id
-    return (upper.links[index].id, upper.links[index].client.requestInFlight(on: bearer))
+    guard let link = upper.id(of: handle) else { return nil }
+    return self.link(link) { ($0.id, $0.requestInFlight) }
   }
 
   // MARK: Effects

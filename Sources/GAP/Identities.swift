@@ -37,10 +37,10 @@ extension HostCore {
     try checkIdentity(identity)
     try privacy.add(identity, irk, isApplications: isApplications)
     privacy.cause = hci.cause
-    let peer = upper.links[index].peer, earlier = upper.links[index].address
+    let earlier = upper.links[index].facts
     upper.links[index].address = identity
-    peers.identify(peer, as: identity)
-    if earlier != identity { forgetUnneeded(peer, at: earlier) }
+    peers.identify(earlier.peer, as: identity)
+    if earlier.address != identity { forgetUnneeded(earlier.peer, at: earlier.address) }
     emit(.peerIdentified(link, identity))
     connections.failRequests(for: identity, hci: &hci, now: now)
     reportFailedConnections()
@@ -83,7 +83,7 @@ extension HostCore {
   /// The addresses on the air when the link came up, ours and the peer's; the peer's is its identity address if the
   /// controller has resolved it without reporting the other.
   public func addressesOnAir(of link: LinkID) -> (own: PeerAddress, peer: PeerAddress)? {
-    upper.index(of: link).map { (upper.links[$0].ownOnAir, upper.links[$0].peerOnAir) }
+    self.link(link) { ($0.ownOnAir, $0.peerOnAir) }
   }
 
   // MARK: Addresses

@@ -1,4 +1,5 @@
 import ATT
+import BindruneToolbox
 import BindruneWire
 import GATT
 import HCI
@@ -96,6 +97,7 @@ struct LinkProtection: ~Copyable {
     /// Whose place the peer would take with the identity that it has distributed; nil: that is refused.
     case identity(ReplacedBond?)
   }
+  var isIdentityAsked: Bool { if case .identity = question { true } else { false } }
   /// Whose place the user lets the peer take, in the pairing in progress.
   var consented: [PeerID] = []
   /// Failures of `manager` that have been counted with those of all peers.
@@ -107,16 +109,22 @@ struct LinkProtection: ~Copyable {
   }
   /// `HostCore.secure` has something to do.
   var hasWork: Bool { manager.hasEffect || refusal != nil }
-  /// Nothing is in progress.
-  var isIdle: Bool {
-    guard case .quiet = phase, delivery == nil else { return false }
-    return manager.isIdle
+  enum Progress: BitwiseCopyable {
+    case nothing
+    /// The controllers encrypt the link with the bond's key, and nothing else is in progress.
+    case encryptionWithBond
+    case pairing
   }
-  /// The controllers are encrypting the link with the bond's key, and nothing else is in progress.
-  var isEncryptingWithBond: Bool {
-    guard case .starting(_, .bond, _) = phase, delivery == nil else { return false }
-    return manager.isIdle
+  var progress: Progress {
+    if delivery != nil || !manager.isIdle { return .pairing }
+    switch phase {
+    case .quiet: return .nothing
+    case .starting(_, .bond, _): return .encryptionWithBond
+    case .starting(_, .pairing, _): return .pairing
+    }
   }
+  var isIdle: Bool { if case .nothing = progress { true } else { false } }
+  var isEncrypting: Bool { if case .starting = phase { true } else { false } }
   var deadline: Instant? {
     switch due {
     // `HostCore.demandSecurity`: at once.
@@ -126,6 +134,173 @@ struct LinkProtection: ~Copyable {
     }
     guard case .starting(_, _, let deadline) = phase else { return manager.deadline }
     return .earliest(deadline, manager.deadline)
+  }
+}
+
+// MARK: - The user
+
+extension LinkProtection {
+  /// The user's answer. False, and without effect, if it is not to an open question. To consent to an identity is not
+  /// enough: see `consent`.
+  mutating func answer(_ answer: PairingAnswer, now: Instant, using chance: inout HostChance) -> Bool {
+    switch answer {
+    case .consent: manager.accept(now: now, using: &chance)
+    case .passkey(let digits): manager.enter(passkey: digits, now: now, using: &chance)
+    case .numbersMatch: manager.confirmNumbers(now: now)
+    case .keypress(let key): manager.notify(key, now: now)
+    case .refuse: refuse(now: now)
+    }
+  }
+  /// The user consents to what was asked last. True: to an identity, which may claim more.
+  mutating func consent() -> Bool {
+    defer { question = nil }
+    switch question {
+    case .identity(let claim?):
+      consented.append(claim.peer)
+      return true
+    case .pairing(let replaced?):
+      consented.append(replaced.peer)
+      return false
+    case .identity(nil), .pairing(nil), nil: return false
+    }
+  }
+  /// The user refuses the pairing. Who would have taken the place of a bonded device must wait before the next attempt.
+  private mutating func refuse(now: Instant) -> Bool {
+    let isAttempt = if case .pairing(let replaced?) = question { !replaced.isProven } else { false }
+    return manager.refuse(now: now, isAttempt: isAttempt)
+  }
+  /// The user has consented to what the pairing on the link replaces, in so far as somebody must.
+  func isConsented(_ replaced: ReplacedBond, to result: PairingResult) -> Bool {
+    switch replaced.ground {
+    case .key: true
+    // A user who compares or enters digits takes part in any case.
+    case .address: result.isAuthenticated || consented.contains(replaced.peer)
+    case .identity: consented.contains(replaced.peer)
+    }
+  }
+  enum IdentityVerdict {
+    case accepted, ask(ReplacedBond)
+    /// The pairing's key is weaker than that of a bond which it would replace.
+    case refused
+  }
+  /// What comes of the identity that the peer has distributed, which makes these claims.
+  mutating func judge(
+    _ claims: [ReplacedBond], now: Instant, using chance: inout HostChance
+  ) -> IdentityVerdict {
+    let strength = manager.keyStrength
+    if let strength, claims.contains(where: { $0.strength.map { strength.isWeaker(than: $0) } ?? false }) {
+      question = .identity(nil)
+      _ = manager.refuse(now: now)
+      return .refused
+    }
+    if let claim = claims.first(where: { !consented.contains($0.peer) }) {
+      question = .identity(claim)
+      return .ask(claim)
+    }
+    _ = manager.accept(now: now, using: &chance)
+    return .accepted
+  }
+}
+
+// MARK: - Ends
+
+extension LinkProtection {
+  /// The pairing, Security Request or encryption in progress has ended: the requests that have awaited it.
+  mutating func takeRequests() -> [RequestID] {
+    defer { (requests, question, consented) = ([], nil, []) }
+    return requests
+  }
+  /// The encryption with the bond's key has ended: the calls that have awaited it.
+  mutating func takePairings() -> [(id: RequestID, settings: PairingSettings?)] {
+    defer { pairings = [] }
+    return pairings
+  }
+  /// True once for each failure that counts with those of all peers.
+  mutating func counts(_ error: PairingError) -> Bool {
+    // A user who refuses is not to be asked again and again, by one stranger after another.
+    let isRefusal = error == .ours(.pairingNotSupported)
+    guard manager.failures != countedFailures || isRefusal else { return false }
+    countedFailures = manager.failures
+    return true
+  }
+  /// What the pairing has made, once the peer has acknowledged `completed` packets.
+  mutating func takeDelivery(completed: UInt32) -> PairingResult? {
+    guard let delivery, Int32(bitPattern: completed &- delivery.completed) >= 0 else { return nil }
+    self.delivery = nil
+    return delivery.result
+  }
+  /// True once, when the link that must end may: the peer has our Pairing Failed, or has had the time for it.
+  /// `outstanding`: packets that the peer has not acknowledged, beside `completed` that it has.
+  mutating func leaves(completed: UInt32, outstanding: Int, now: Instant) -> Bool {
+    guard var leaving else { return false }
+    if now < leaving.deadline {
+      if leaving.completed == nil {
+        if manager.hasPDU { return false }
+        leaving.completed = completed &+ UInt32(outstanding)
+        self.leaving = leaving
+      }
+      if let wanted = leaving.completed, Int32(bitPattern: completed &- wanted) < 0 { return false }
+    }
+    self.leaving = nil
+    failure = .authenticationFailure
+    return true
+  }
+  /// The link has ended. Returns what was in progress: an encryption with the bond's key, a pairing that had only to be
+  /// delivered.
+  mutating func close(now: Instant) -> (wasEncrypting: Bool, hadDelivery: Bool) {
+    refusal = nil
+    manager.linkClosed(now: now)
+    return (abandonEncryption(), delivery.take() != nil)
+  }
+}
+
+// MARK: - Encryption
+
+extension LinkProtection {
+  /// The controllers are to encrypt the link with this key.
+  mutating func expectEncryption(_ strength: KeyStrength, _ source: KeySource, now: Instant) {
+    phase = .starting(strength, source, deadline: now.adding(seconds: Self.timeout))
+  }
+  /// As Peripheral: the key that the Central's controller asks for; nil: we have none.
+  func key(
+    ediv: UInt16, rand: UInt64, of bond: Bond?
+  ) -> (key: SecurityKey, strength: KeyStrength, source: KeySource)? {
+    if manager.isPairing {
+      // A bond's key would take the place of the pairing's.
+      guard let key = manager.key(ediv: ediv, rand: rand), let strength = manager.keyStrength else { return nil }
+      return (key, strength, .pairing)
+    }
+    guard let bond, let own = bond.ours.longTermKey, own.ediv == ediv, own.rand == rand else { return nil }
+    return (own.key, bond.strength, .bond)
+  }
+  /// The controllers report that the link is encrypted now, or is not. Nil: with no key of ours, so what they mean is
+  /// unknown.
+  mutating func encryptionChanged(to isEncrypted: Bool) -> (isNew: Bool, provesBond: Bool)? {
+    let before = security
+    var provesBond = false
+    switch phase {
+    case .starting(let strength, let source, _) where isEncrypted:
+      security.key = strength
+      provesBond = source == .bond
+    case .quiet where isEncrypted: return nil
+    case .starting, .quiet: security.key = nil
+    }
+    return (security != before, provesBond)
+  }
+  /// The encryption in progress has ended. True: it was with the bond's key, and no pairing goes on.
+  mutating func encryptionEnded(isEncrypted: Bool, now: Instant, using chance: inout HostChance) -> Bool {
+    let wasPairing = manager.isPairing
+    let wasWithBond = abandonEncryption()
+    manager.encryptionChanged(isEncrypted: isEncrypted, now: now, using: &chance)
+    return wasWithBond && !wasPairing
+  }
+  /// Nothing is to be encrypted any more. True: it was to be with the bond's key.
+  mutating func abandonEncryption() -> Bool {
+    defer { phase = .quiet }
+    return if case .starting(_, .bond, _) = phase { true } else { false }
+  }
+  func isEncryptionOverdue(at now: Instant) -> Bool {
+    if case .starting(_, _, let deadline) = phase { deadline <= now } else { false }
   }
 }
 

@@ -76,11 +76,11 @@ extension HostCore {
   }
   /// Octets in one packet on the air; nil if there is no such link.
   public func dataLength(of link: LinkID) -> LinkDataLength? {
-    upper.index(of: link).map { upper.links[$0].dataLength }
+    self.link(link) { $0.dataLength }
   }
   /// The link's parameters; nil if there is no such link.
   public func parameters(of link: LinkID) -> ConnectionParameters? {
-    upper.index(of: link).map { upper.links[$0].parameters }
+    self.link(link) { $0.parameters }
   }
 
   // MARK: From the controller

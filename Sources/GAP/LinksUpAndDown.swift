@@ -90,11 +90,8 @@ extension HostCore {
   /// The set still has the address of the connection: a change of private addresses, or of the set's own, first disables
   /// the set, and the answer to that command follows this event.
   mutating func linkUp(_ handle: ConnectionHandle, from advertisingHandle: UInt8) {
-    guard let index = upper.index(of: handle), upper.links[index].role == .peripheral,
-      let own = advertiser.address(of: advertisingHandle), own != upper.links[index].ownOnAir
-    else { return }
-    upper.links[index].ownOnAir = own
-    upper.links[index].protection.manager.addresses.responder = PairingAddress(own)
+    guard let index = upper.index(of: handle), let own = advertiser.address(of: advertisingHandle) else { return }
+    upper.links[index].cameUp(from: own)
   }
 
   // MARK: Down
@@ -107,9 +104,7 @@ extension HostCore {
     if let index = upper.index(of: handle) {
       upper.links[index].close()
       unprotect(at: index, reason, now)
-      abandonUpdate(at: index)
-      for id in upper.links[index].requests.all { emit(.completed(id, .failed(.noSuchLink))) }
-      upper.links[index].requests = LinkRequests()
+      for id in upper.links[index].takeRequests() { emit(.completed(id, .failed(.noSuchLink))) }
       collect(at: index)
       upper.closeServer(at: index)
       collectServer()
@@ -126,11 +121,11 @@ extension HostCore {
   }
   /// Sends the command once for each link, because the controller would refuse a second one.
   mutating func disconnect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
-    guard upper.links[index].phase == .up else { return }
-    upper.links[index].phase = .disconnecting
+    guard upper.links[index].beginDisconnecting() else { return }
+    let handle = upper.links[index].handle
     // Nothing follows the command: the peer may not get it, and nobody waits for what comes of it.
-    hci.credits.stop(upper.links[index].handle)
-    sendDisconnect(upper.links[index].handle, reason, now)
+    hci.credits.stop(handle)
+    sendDisconnect(handle, reason, now)
   }
   private mutating func sendDisconnect(_ handle: ConnectionHandle, _ reason: HCIStatus, _ now: Instant) {
     let command = Disconnect.with {
@@ -145,12 +140,9 @@ extension HostCore {
     // The controller has no such link: it went down without an event, or the event has already arrived.
     if status == .unknownConnectionIdentifier { return linkDown(handle, .connectionTerminatedByLocalHost, now) }
     guard let index = upper.index(of: handle) else { return emit(.violation(nil, .disconnectRefused(status))) }
-    upper.links[index].phase = .up
     hci.credits.resume(handle)
-    note(at: index)
-    emit(.violation(upper.links[index].id, .disconnectRefused(status)))
-    let requests = upper.links[index].disconnectRequests
-    upper.links[index].disconnectRequests = []
+    let (link, requests) = withLink(at: index) { ($0.id, $0.resume()) }
+    emit(.violation(link, .disconnectRefused(status)))
     for id in requests { emit(.completed(id, .failed(outcome.failure(of: .disconnect)))) }
   }
 }

@@ -18,12 +18,11 @@ extension HostCore {
   /// a bond with the peer.
   public mutating func pair(_ link: LinkID, _ settings: PairingSettings? = nil, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    if upper.links[index].protection.isIdle {
+    switch upper.links[index].protection.progress {
+    case .nothing:
       if let failure = beginPairing(at: index, settings, now) { return emit(.completed(id, .failed(failure))) }
-    } else if upper.links[index].protection.isEncryptingWithBond {
-      return upper.links[index].protection.pairings.append((id, settings))
-    } else if settings != nil {
-      return emit(.completed(id, .failed(.busy)))
+    case .encryptionWithBond: return upper.links[index].protection.pairings.append((id, settings))
+    case .pairing: if settings != nil { return emit(.completed(id, .failed(.busy))) }
     }
     finish(id, withWorkAt: index, now)
   }
@@ -37,14 +36,11 @@ extension HostCore {
   @discardableResult
   public mutating func answer(_ answer: PairingAnswer, on link: LinkID, now: Instant) -> Bool {
     guard let index = upper.index(of: link) else { return false }
-    let isWanted: Bool
-    switch answer {
-    case .consent: isWanted = consent(at: index, now)
-    case .passkey(let digits):
-      isWanted = upper.links[index].protection.manager.enter(passkey: digits, now: now, using: &upper.chance)
-    case .numbersMatch: isWanted = upper.links[index].protection.manager.confirmNumbers(now: now)
-    case .keypress(let key): isWanted = upper.links[index].protection.manager.notify(key, now: now)
-    case .refuse: isWanted = refuse(at: index, now)
+    var isWanted = true
+    if answer == .consent, upper.links[index].protection.consent() {
+      considerIdentity(at: index, now)
+    } else {
+      isWanted = upper.links[index].protection.answer(answer, now: now, using: &upper.chance)
     }
     secure(at: index, now)
     drain(now)
@@ -104,23 +100,16 @@ extension HostCore {
     if isOnDemand, let until = bonds.allAttempts.nextAttempt(now: now) {
       return .pairingRefused(.tooEarly(until: until))
     }
-    upper.links[index].protection.manager.settings = settings
-    do throws(PairingRefusal) {
-      if upper.links[index].role == .central {
-        try upper.links[index].protection.manager.pair(now: now)
-      } else {
-        try upper.links[index].protection.manager.requestSecurity(now: now)
-      }
-      return nil
-    } catch {
-      return error == .busy ? .busy : .pairingRefused(error)
-    }
+    return upper.links[index].beginPairing(settings, now: now)
   }
   /// A Peripheral asks for security: ignored while we encrypt the link. Vol 3, Part H, §2.4.6.
   private mutating func consider(_ wanted: AuthReq, at index: Int, _ now: Instant) {
-    if case .starting = upper.links[index].protection.phase { return }
-    let bond = bonds[upper.links[index].peer]
-    if let bond, !wanted.contains(.mitm) || bond.strength.isAuthenticated, begin(with: bond, at: index, now) { return }
+    if upper.links[index].protection.isEncrypting { return }
+    if let bond = bondOfPeer(at: index), !wanted.contains(.mitm) || bond.strength.isAuthenticated,
+      begin(with: bond, at: index, now)
+    {
+      return
+    }
     if configuration.pairsOnDemand, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
     _ = upper.links[index].protection.manager.refuseSecurityRequest()
   }
@@ -146,109 +135,94 @@ extension HostCore {
         if let strength = upper.links[index].protection.manager.keyStrength {
           start(LongTermKey(key: key), strength, .pairing, at: index, now)
         }
-      case .completed(let result):
-        let handle = upper.links[index].handle, count = hci.credits.outstanding(handle)
-        upper.links[index].protection.delivery = LinkProtection.Delivery(
-          result: result, completed: hci.credits.completed(handle) &+ UInt32(count))
-        upper.awaitsDelivery = true
-        deliver(at: index, now)
-      case .failed(let error):
-        let isClaim = if case .identity = upper.links[index].protection.question { true } else { false }
-        if error == .ours(.authenticationRequirements),
-          !upper.links[index].protection.manager.settings.bondsUnauthenticated
-        {
-          emit(.violation(link, .noRoomForBond))
-        }
-        emit(.pairingEnded(link, error))
-        count(at: index, error, now)
-        ended(at: index, .pairingFailed(error))
-        if isClaim { leave(at: index, now) }
-        // Without a way to encrypt the link, requests would wait for ever.
-        if upper.links[index].client.hasWaitingRequest { distrust(at: index, .authenticationFailure, now) }
+      case .completed(let result): completed(result, at: index, now)
+      case .failed(let error): failed(error, at: index, now)
       case .resumed: ended(at: index, nil)
       case .report(let violation): emit(.violation(link, .smp(violation)))
       }
     }
-    if let refusal = upper.links[index].protection.refusal {
-      upper.links[index].protection.refusal = nil
-      help(refusal, at: index, now)
-    }
+    if let refusal = upper.links[index].protection.refusal.take() { help(refusal, at: index, now) }
     collectServer()
     collect(at: index)
   }
+  /// The pairing is over as soon as the peer has acknowledged its last PDUs.
+  private mutating func completed(_ result: PairingResult, at index: Int, _ now: Instant) {
+    let handle = upper.links[index].handle
+    upper.links[index].protection.delivery = LinkProtection.Delivery(
+      result: result, completed: hci.credits.completed(handle) &+ UInt32(hci.credits.outstanding(handle)))
+    upper.awaitsDelivery = true
+    deliver(at: index, now)
+  }
+  private mutating func failed(_ error: PairingError, at index: Int, _ now: Instant) {
+    let (link, isClaim, isForLackOfRoom) = link(at: index) {
+      ($0.id, $0.protection.isIdentityAsked, !$0.protection.manager.settings.bondsUnauthenticated)
+    }
+    if error == .ours(.authenticationRequirements), isForLackOfRoom { emit(.violation(link, .noRoomForBond)) }
+    emit(.pairingEnded(link, error))
+    if upper.links[index].protection.counts(error) { countAttempt(now) }
+    ended(at: index, .pairingFailed(error))
+    if isClaim { leave(at: index, now) }
+    // Without a way to encrypt the link, requests would wait for ever.
+    if upper.links[index].client.hasWaitingRequest { distrust(at: index, .authenticationFailure, now) }
+  }
   /// Ends pairings whose PDUs the peer has acknowledged.
   mutating func deliver(_ now: Instant) {
-    upper.awaitsDelivery = false
-    for index in 0..<upper.links.count where upper.links[index].protection.delivery != nil {
+    for index in upper.indices(where: { $0.protection.delivery != nil }) {
       deliver(at: index, now)
       collect(at: index)
-      if upper.links[index].protection.delivery != nil { upper.awaitsDelivery = true }
     }
-    for index in 0..<upper.links.count where upper.links[index].protection.leaving != nil {
+    for index in upper.indices(where: { $0.protection.leaving != nil }) {
       continueLeaving(at: index, now)
-      if upper.links[index].protection.leaving != nil { upper.awaitsDelivery = true }
       note(at: index)
     }
+    upper.awaitsDelivery = upper.contains { $0.protection.delivery != nil || $0.protection.leaving != nil }
     collectServer()
   }
   private mutating func deliver(at index: Int, _ now: Instant) {
-    let completed = hci.credits.completed(upper.links[index].handle)
-    guard let delivery = upper.links[index].protection.delivery,
-      Int32(bitPattern: completed &- delivery.completed) >= 0
-    else { return }
-    upper.links[index].protection.delivery = nil
-    if paired(delivery.result, at: index, now) {
-      emit(.pairingEnded(upper.links[index].id, nil))
+    let link = upper.links[index].facts
+    guard let result = upper.links[index].protection.takeDelivery(completed: hci.credits.completed(link.handle)) else {
+      return
+    }
+    if paired(result, at: index, now) {
+      emit(.pairingEnded(link.id, nil))
       ended(at: index, nil)
     } else {
-      emit(.pairingEnded(upper.links[index].id, .ours(.keyRejected)))
+      emit(.pairingEnded(link.id, .ours(.keyRejected)))
       ended(at: index, .pairingFailed(.ours(.keyRejected)))
       leave(at: index, now)
     }
-  }
-  /// Counts the failure with those of all peers.
-  private mutating func count(at index: Int, _ error: PairingError, _ now: Instant) {
-    let failures = upper.links[index].protection.manager.failures
-    // A user who refuses is not to be asked again and again, by one stranger after another.
-    let isRefusal = error == .ours(.pairingNotSupported)
-    guard failures != upper.links[index].protection.countedFailures || isRefusal else { return }
-    upper.links[index].protection.countedFailures = failures
-    countAttempt(now)
   }
 
   // MARK: End
 
   /// The pairing, Security Request or encryption in progress has ended; nil: the link is secured.
   mutating func ended(at index: Int, _ failure: HostFailure?) {
-    let requests = upper.links[index].protection.requests, security = upper.links[index].protection.security
-    upper.links[index].protection.requests = []
-    upper.links[index].protection.question = nil
-    upper.links[index].protection.consented = []
-    for id in requests { emit(.completed(id, failure.map { .failed($0) } ?? .secured(security))) }
-    upper.links[index].client.securityEnded(isSecured: failure == nil)
+    upper.links[index].securityEnded(failure, into: &upper.batch)
     prepare(at: index)
   }
   /// The encryption with the bond's key has ended: answers the calls of `pair` that have waited for it, or begins their
   /// pairing.
   mutating func resumePairings(at index: Int, _ failure: HostFailure?, _ now: Instant) {
-    let pairings = upper.links[index].protection.pairings
-    upper.links[index].protection.pairings = []
-    for (id, settings) in pairings {
-      if let failure, failure == .noSuchLink || upper.links[index].phase != .up {
+    let isUp = upper.links[index].isUp, security = upper.links[index].protection.security
+    for (id, settings) in upper.links[index].protection.takePairings() {
+      if let failure, failure == .noSuchLink || !isUp {
         emit(.completed(id, .failed(failure)))
-      } else if failure == nil, settings == nil, upper.links[index].protection.isIdle {
-        emit(.completed(id, .secured(upper.links[index].protection.security)))
-      } else if upper.links[index].protection.isIdle {
+        continue
+      }
+      if upper.links[index].protection.isIdle {
+        if failure == nil, settings == nil {
+          emit(.completed(id, .secured(security)))
+          continue
+        }
         if let refusal = beginPairing(at: index, settings, now) {
           emit(.completed(id, .failed(refusal)))
-        } else {
-          upper.links[index].protection.requests.append(id)
+          continue
         }
-      } else if settings == nil {
-        upper.links[index].protection.requests.append(id)
-      } else {
+      } else if settings != nil {
         emit(.completed(id, .failed(.busy)))
+        continue
       }
+      upper.links[index].protection.requests.append(id)
     }
   }
 }

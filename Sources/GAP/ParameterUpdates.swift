@@ -102,18 +102,6 @@ extension HostCore {
       emit(.completed(id, .parameters(upper.links[index].parameters)))
     }
   }
-  /// The link is about to end: completes the request that awaits an update first.
-  mutating func abandonUpdate(at index: Int) {
-    if let id = upper.links[index].update?.id { emit(.completed(id, .failed(.noSuchLink))) }
-    upper.links[index].update = nil
-  }
-  /// True when `id` awaited an update, which continues without it.
-  mutating func cancelUpdate(_ id: RequestID, at index: Int) -> Bool {
-    guard upper.links[index].update?.id == id else { return false }
-    upper.links[index].update?.id = nil
-    emit(.completed(id, .failed(.cancelled)))
-    return true
-  }
   mutating func expireUpdate(at index: Int, _ now: Instant) {
     guard let update = upper.links[index].update, update.deadline <= now else { return }
     if update.way == .peers { return withLink(at: index) { $0.update = nil } }

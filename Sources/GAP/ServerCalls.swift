@@ -59,11 +59,12 @@ extension HostCore {
   /// all exceed `HostConfiguration.queueCapacity`, some may have been taken.
   public mutating func notify(_ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    let bearer = upper.links[index].bearers.first.bearer.id, room = upper.links[index].bearers.first.bearer.mtu - 1
+    let bearer = upper.links[index].bearers.first.bearer.id
     let wanted = values.filter { upper.server.mayBeSent($0.handle, to: bearer).contains(.notification) }
     let takesTuples = upper.server.features(of: bearer).contains(.multipleHandleValueNotifications)
     return withLink(at: index) { link in
       var worst = SendAnswer.queued, tuples: [UInt8] = [], first = 0
+      let room = link.bearers.first.bearer.mtu - 1
       for (position, value) in wanted.enumerated() {
         let tuple = value.handle.tuple(of: value.value)
         if takesTuples, tuples.count + tuple.count <= room {
@@ -90,14 +91,7 @@ extension HostCore {
     return withLink(at: index) { $0.indicate(handle, value) }
   }
   /// The links whose client has subscribed to `handle`.
-  public func subscribers(of handle: AttributeHandle) -> [LinkID] {
-    var result: [LinkID] = []
-    for index in 0..<upper.links.count
-    where !upper.server.configuration(of: handle, on: upper.links[index].bearers.first.bearer.id).isEmpty {
-      result.append(upper.links[index].id)
-    }
-    return result
-  }
+  public func subscribers(of handle: AttributeHandle) -> [LinkID] { upper.subscribers(of: handle) }
 
   // MARK: Answers
 
@@ -177,16 +171,9 @@ extension HostCore {
     let range = try upper.server.remove(service: handle, andIncludes: andIncludes)
     var unindicated: [LinkID] = []
     for index in 0..<upper.links.count {
-      let link = upper.links[index].id
-      var isReady = false
-      upper.links[index].bearers.forEach {
-        guard $0.removeValues(in: range) else { return }
-        unindicated.append(link)
-        if $0.isIndicationRefused { isReady = true }
-        $0.isIndicationRefused = false
-      }
+      let isReady = upper.links[index].removeValues(in: range, unindicated: &unindicated)
       collect(at: index)
-      if isReady { upper.batch.append(.readyToSend(link)) }
+      if isReady { emit(.readyToSend(upper.links[index].id)) }
     }
     databaseChanged()
     return (range, unindicated)
@@ -207,7 +194,7 @@ extension HostCore {
 
 extension LinkBearer {
   /// True: an indication of the application was dropped with them. Service Changed stays.
-  fileprivate mutating func removeValues(in range: HandleRange) -> Bool {
+  mutating func removeValues(in range: HandleRange) -> Bool {
     guard bearer.removeValues(andIndication: indicating != nil, where: range.contains) else { return false }
     indicating = nil
     return true

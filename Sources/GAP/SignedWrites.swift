@@ -31,10 +31,7 @@ extension HostCore {
     signed value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID
   ) -> SignedWriteAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    let peer = upper.links[index].peer
-    let form = SignedWriteForm(
-      isEncrypted: upper.links[index].protection.security.key != nil, mtu: upper.links[index].bearers.first.bearer.mtu,
-      longestValue: upper.links[index].bearers.first.bearer.longestValue)
+    let facts = upper.links[index].facts, peer = facts.peer, form = upper.links[index].signedWriteForm
     guard value.count <= form.limit else { return .tooLong(limit: form.limit) }
     if !form.isSigned { return SignedWriteAnswer(write(command: value, to: handle, on: link)) }
     guard let key = bonds[peer]?.ours.csrk else { return .noSigningKey }
@@ -42,7 +39,7 @@ extension HostCore {
       return bonds.reserveSignCounters(for: peer) ? .storeBond : .noSigningKey
     }
     let octets = SignedWriteCommand.signed(value.indices.map { value[$0] }, for: handle, key, counter: counter)
-    hci.credits.setWants(upper.links[index].handle, true)
+    hci.credits.setWants(facts.handle, true)
     let answer = upper.links[index].offer(signed: handle, octets.span)
     if answer.isAccepted { bonds.signed(for: peer) }
     return SignedWriteAnswer(answer)
@@ -54,8 +51,7 @@ extension HostCore {
 
   /// Has GATT's server verify the signatures of the link's client with the key of its bond, if there is one.
   mutating func verifySignatures(at index: Int) {
-    let bond = bonds[upper.links[index].peer]
-    let signing = bond.flatMap { bond in
+    let signing = bondOfPeer(at: index).flatMap { bond in
       bond.peers.csrk.map { key in
         ClientSigning(key: key, counter: bond.peersSignCounter, isAuthenticated: bond.strength.isAuthenticated)
       }

@@ -53,29 +53,26 @@ extension HostCore {
     while let effect = upper.server.nextEffect() {
       switch effect {
       case .subscriptionChanged(let bearer, let handle, let configuration):
-        if let link = link(of: bearer) { emit(.subscriptionChanged(link, handle, configuration)) }
+        if let link = upper.id(of: bearer) { emit(.subscriptionChanged(link, handle, configuration)) }
       case .written(let bearer, let handle, let offset, let octets):
         let value = upper.keepFromServer(octets)
-        if let link = link(of: bearer) { emit(.written(link, handle, value, offset: Int(offset))) }
+        if let link = upper.id(of: bearer) { emit(.written(link, handle, value, offset: Int(offset))) }
       case .readRequested(let id, let bearer, let handle, let offset):
-        if let link = link(of: bearer) { emit(.readRequested(id, link, handle, offset: Int(offset))) }
+        if let link = upper.id(of: bearer) { emit(.readRequested(id, link, handle, offset: Int(offset))) }
       case .writeRequested(let id, let bearer, let handle, let offset, let octets, let following):
         let value = upper.keepFromServer(octets)
-        if let link = link(of: bearer) {
+        if let link = upper.id(of: bearer) {
           emit(.writeRequested(id, link, handle, value, offset: Int(offset), following: following))
         }
       case .store(let bond, let octets):
         store(octets, of: PeerID(rawValue: bond.rawValue))
       case .signCounterChanged(let bearer, let counter): signed(on: bearer, next: counter)
       case .signatureRefused(let bearer, let handle, let refusal):
-        if let link = link(of: bearer) { emit(.violation(link, .signatureRefused(handle, refusal))) }
+        if let link = upper.id(of: bearer) { emit(.violation(link, .signatureRefused(handle, refusal))) }
       case .requestCancelled(let id, let bearer):
-        emit(.requestCancelled(id, link(of: bearer)))
+        emit(.requestCancelled(id, upper.id(of: bearer)))
       }
     }
-  }
-  private func link(of bearer: BearerID) -> LinkID? {
-    upper.index(of: bearer).map { upper.links[$0].id }
   }
   mutating func handle(_ effect: L2CAPEffect, _ now: Instant) {
     switch effect {
@@ -83,7 +80,7 @@ extension HostCore {
       answer(request, handle, identifier: identifier, now)
     case .parameterUpdateEnded(let handle, let outcome): updateAnswered(handle, outcome, now)
     case .violation(let handle, let violation):
-      emit(.violation(upper.index(of: handle).map { upper.links[$0].id }, .l2cap(violation)))
+      emit(.violation(upper.id(of: handle), .l2cap(violation)))
     }
   }
 }

@@ -6,132 +6,6 @@ import HCI
 import L2CAP
 import SMP
 
-/// One link and everything that exists for its lifetime.
-struct Link: ~Copyable {
-  enum Phase: BitwiseCopyable { case up, disconnecting }
-  let id: LinkID
-  let handle: ConnectionHandle
-  let role: LinkRole
-  let peer: PeerID
-  /// The peer's identity address, if that is known; else the address with which the link came up.
-  var address: PeerAddress
-  /// The addresses with which the link came up: the peer's and ours, which may be that of an advertising set.
-  let peerOnAir: PeerAddress
-  var ownOnAir: PeerAddress
-  var parameters: ConnectionParameters
-  var phase = Phase.up
-  /// The application's requests and values use the first one.
-  var bearers: LinkBearers
-  /// One client, for all bearers. `LinkProtection` secures the link for its requests.
-  var client = Client(configuration: .repeating)
-  var dataLength = LinkDataLength()
-  var phys = LinkPHYs()
-  var disconnectRequests: [RequestID] = []
-  var requests = LinkRequests()
-  var update: ParameterUpdate?
-  /// As peripheral: the link layer's procedure for parameter requests is unavailable.
-  var asksOverL2CAP = false
-  var protection: LinkProtection
-  /// The last notification's handle, unless it is Service Changed's; 0x0000 after any other event on the link. Asking
-  /// the client about each notification would cost 130 instructions.
-  var plainHandle = AttributeHandle()
-
-  /// When `expire` must act.
-  @inline(__always) var deadline: Instant? {
-    var deadline = Instant?.earliest(bearers.first.bearer.deadline, update?.deadline)
-    deadline = .earliest(deadline, protection.deadline)
-    for index in bearers.others.indices { deadline = .earliest(deadline, bearers.others[index].bearer.deadline) }
-    return deadline
-  }
-  /// True when a bearer has closed because the peer was too slow.
-  mutating func expire(now: Instant, server: inout Server) -> Bool {
-    var isTimeUp = false
-    bearers.forEach {
-      guard $0.bearer.closure == nil else { return }
-      $0.bearer.expire(now: now, server: &server, client: &client)
-      if $0.bearer.closure != nil { isTimeUp = true }
-    }
-    return isTimeUp
-  }
-  mutating func close() { bearers.forEach { $0.bearer.close(client: &client) } }
-  /// The client's next requests use the first bearer, after the commands that it has accepted. `isHeld`: after further
-  /// commands, and they wait for `release`.
-  mutating func makeRequests(isHeld: Bool) {
-    client.makeRequests(on: bearers.first.bearer.id, after: isHeld ? nil : bearers.first.bearer.commandsTaken)
-  }
-  /// The held request's bearer has accepted all commands that precede it.
-  mutating func release(_ id: RequestID) {
-    bearers.forEach { client.place(id, on: $0.bearer.id, after: $0.bearer.commandsTaken) }
-  }
-  /// See `AttributeClient.holdsCommands`.
-  @inline(__always) var holdsCommands: Bool { client.holdsCommands(on: bearers.first.bearer.id) }
-  mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
-    bearers.first.bearer.offer(command: handle, value, client: client)
-  }
-  /// A signature proves on its own who has written: it does not await encryption.
-  mutating func offer(signed handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
-    let awaitsEncryption = client.awaitsEncryption
-    client.awaitsEncryption = false
-    defer { client.awaitsEncryption = awaitsEncryption }
-    return bearers.first.bearer.offer(signed: handle, value, client: client)
-  }
-  /// Requests may have ended: see `Bearer.releaseCommands`.
-  mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
-  /// The client or a bearer has an effect.
-  @inline(__always) var hasEffect: Bool {
-    client.hasEffect || protection.manager.hasEffect || bearers.contains { $0.bearer.hasEffect }
-  }
-
-  /// Notifies `values`: as `tuples`, if there are two or more of them, else each alone.
-  mutating func send(
-    _ tuples: [UInt8], _ values: ArraySlice<(handle: AttributeHandle, value: [UInt8])>, _ worst: SendAnswer
-  ) -> SendAnswer {
-    if values.count > 1, !tuples.isEmpty { return worst.worse(bearers.first.bearer.offer(multiple: tuples.span)) }
-    return values.reduce(worst) { $0.worse(bearers.first.bearer.offer(notification: $1.handle, $1.value.span)) }
-  }
-  mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
-    let answer = bearers.first.bearer.indicate(handle, value)
-    if answer.isAccepted { bearers.first.indicating = handle }
-    bearers.first.isIndicationRefused = answer == .full
-    return answer
-  }
-  /// Sends Service Changed as soon as a bearer has no other indication outstanding. Vol 3, Part G, §2.5.2.1.
-  mutating func indicateServiceChanged(from server: inout Server) {
-    bearers.visit {
-      guard $0.bearer.canIndicate, let change = server.takeServiceChanged(on: $0.bearer.id) else { return false }
-      _ = $0.bearer.indicate(change.handle, change.value.span)
-      return true
-    }
-  }
-}
-
-extension ClientConfiguration {
-  fileprivate static var repeating: ClientConfiguration {
-    var configuration = ClientConfiguration()
-    configuration.repeatsWhenSecured = true
-    return configuration
-  }
-}
-extension SendAnswer {
-  /// The worse of two answers: cut is worse than queued, refused is worse than both.
-  fileprivate func worse(_ other: SendAnswer) -> SendAnswer {
-    switch (self, other) {
-    case (.closed, _), (_, .closed): .closed
-    case (.full, _), (_, .full): .full
-    case (.cut, _): self
-    default: other
-    }
-  }
-}
-extension AttributeHandle {
-  /// A tuple of a Multiple Handle Value Notification. Vol 3, Part F, §3.4.7.4.
-  func tuple(of value: [UInt8]) -> [UInt8] {
-    let count = value.count
-    return [UInt8(rawValue & 0xFF), UInt8(rawValue >> 8), UInt8(count & 0xFF), UInt8(truncatingIfNeeded: count >> 8)]
-      + value
-  }
-}
-
 /// The layers above L2CAP: ATT's bearers, GATT's clients and the one server.
 @usableFromInline struct UpperLayers: ~Copyable, L2CAPUpper {
   /// In order of arrival.
@@ -176,6 +50,27 @@ extension AttributeHandle {
     }
     return low < links.count && links[low].id == id ? low : nil
   }
+  func id(of handle: ConnectionHandle) -> LinkID? { index(of: handle).map { links[$0].id } }
+  func id(of bearer: BearerID) -> LinkID? { index(of: bearer).map { links[$0].id } }
+  /// For loops that change more than these links.
+  func indices(where predicate: (borrowing Link) -> Bool) -> [Int] {
+    var indices: [Int] = []
+    for index in 0..<links.count where predicate(links[index]) { indices.append(index) }
+    return indices
+  }
+  func contains(where predicate: (borrowing Link) -> Bool) -> Bool {
+    for index in 0..<links.count where predicate(links[index]) { return true }
+    return false
+  }
+  /// The links whose client has subscribed to `handle`.
+  func subscribers(of handle: AttributeHandle) -> [LinkID] {
+    var subscribers: [LinkID] = []
+    for index in 0..<links.count
+    where !server.configuration(of: handle, on: links[index].bearers.first.bearer.id).isEmpty {
+      subscribers.append(links[index].id)
+    }
+    return subscribers
+  }
   /// Appends a new link.
   mutating func append(_ link: consuming Link) {
     places.append(link.handle.rawValue)
@@ -195,10 +90,7 @@ extension AttributeHandle {
     for number in owners.indices where owners[number] == link.handle { owners[number] = nil }
     return link
   }
-  func contains(address: PeerAddress) -> Bool {
-    for index in 0..<links.count where links[index].address == address { return true }
-    return false
-  }
+  func contains(address: PeerAddress) -> Bool { contains { $0.address == address } }
 
   /// Nothing prevents a value of the application from being written at once.
   @inline(__always) func isQuiet(at index: Int) -> Bool {
@@ -232,6 +124,11 @@ extension AttributeHandle {
   /// The server's bearers of a link have closed.
   mutating func closeServer(at index: Int) { links[index].bearers.forEach { server.close($0.bearer.id) } }
   mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }
+  mutating func tellSecurity(at index: Int, awaitsEncryption: Bool) {
+    links[index].tellSecurity(to: &server, awaitsEncryption: awaitsEncryption)
+  }
+  /// GATT's server knows the client of a link as the one of this bond.
+  mutating func bond(at index: Int, as id: BondID) { server.bond(links[index].restoreClient(), as: id) }
 
   /// Copies octets of a client's effect, which its next effect invalidates.
   mutating func keep(_ octets: Octets, ofClientAt index: Int) -> Octets {

@@ -1,0 +1,263 @@
+import ATT
+import BasicContainers
+import BindruneWire
+import GATT
+import HCI
+import L2CAP
+import SMP
+
+/// What a function of the host remembers of a link while it changes other parts of the host.
+struct LinkFacts: BitwiseCopyable {
+  let id: LinkID
+  let handle: ConnectionHandle
+  let role: LinkRole
+  let peer: PeerID
+  /// The peer may reveal another one later: see `Link.address`.
+  let address: PeerAddress
+}
+
+/// One link and everything that exists for its lifetime. What concerns one link alone is a method of it: Decision 0064.
+struct Link: ~Copyable {
+  enum Phase: BitwiseCopyable { case up, disconnecting }
+  let id: LinkID
+  let handle: ConnectionHandle
+  let role: LinkRole
+  let peer: PeerID
+  /// The peer's identity address, if that is known; else the address with which the link came up.
+  var address: PeerAddress
+  /// The addresses with which the link came up: the peer's and ours, which may be that of an advertising set.
+  let peerOnAir: PeerAddress
+  var ownOnAir: PeerAddress
+  var parameters: ConnectionParameters
+  var phase = Phase.up
+  /// The application's requests and values use the first one.
+  var bearers: LinkBearers
+  /// One client, for all bearers. `LinkProtection` secures the link for its requests.
+  var client = Client(configuration: .repeating)
+  var dataLength = LinkDataLength()
+  var phys = LinkPHYs()
+  var disconnectRequests: [RequestID] = []
+  var requests = LinkRequests()
+  var update: ParameterUpdate?
+  /// As peripheral: the link layer's procedure for parameter requests is unavailable.
+  var asksOverL2CAP = false
+  var protection: LinkProtection
+  /// The last notification's handle, unless it is Service Changed's; 0x0000 after any other event on the link. Asking
+  /// the client about each notification would cost 130 instructions.
+  var plainHandle = AttributeHandle()
+
+  var facts: LinkFacts { LinkFacts(id: id, handle: handle, role: role, peer: peer, address: address) }
+  var isUp: Bool { phase == .up }
+
+  /// When `expire` must act.
+  @inline(__always) var deadline: Instant? {
+    var deadline = Instant?.earliest(bearers.first.bearer.deadline, update?.deadline)
+    deadline = .earliest(deadline, protection.deadline)
+    for index in bearers.others.indices { deadline = .earliest(deadline, bearers.others[index].bearer.deadline) }
+    return deadline
+  }
+  /// True when a bearer has closed because the peer was too slow.
+  mutating func expire(now: Instant, server: inout Server) -> Bool {
+    var isTimeUp = false
+    bearers.forEach {
+      guard $0.bearer.closure == nil else { return }
+      $0.bearer.expire(now: now, server: &server, client: &client)
+      if $0.bearer.closure != nil { isTimeUp = true }
+    }
+    return isTimeUp
+  }
+  mutating func close() { bearers.forEach { $0.bearer.close(client: &client) } }
+
+  // MARK: Up and down
+
+  /// The link came up over an advertising set with this address, before the first PDU of a pairing.
+  mutating func cameUp(from own: PeerAddress) {
+    guard role == .peripheral, own != ownOnAir else { return }
+    ownOnAir = own
+    protection.manager.addresses.responder = PairingAddress(own)
+  }
+  /// False if the host disconnects the link already.
+  mutating func beginDisconnecting() -> Bool {
+    guard phase == .up else { return false }
+    phase = .disconnecting
+    return true
+  }
+  /// The controller has refused to disconnect the link. Returns the requests that have awaited it.
+  mutating func resume() -> [RequestID] {
+    defer { disconnectRequests = [] }
+    phase = .up
+    return disconnectRequests
+  }
+  /// All that await a report of the controllers; for the end of the link.
+  mutating func takeRequests() -> [RequestID] {
+    defer { (update, requests) = (nil, LinkRequests()) }
+    return (update?.id.map { [$0] } ?? []) + requests.all
+  }
+  /// True if `id` awaited a disconnection or a report of the controllers. What they do continues without it.
+  mutating func cancel(_ id: RequestID) -> Bool {
+    if let place = disconnectRequests.firstIndex(of: id) {
+      disconnectRequests.remove(at: place)
+      return true
+    }
+    if update?.id == id {
+      update?.id = nil
+      return true
+    }
+    return requests.remove(id)
+  }
+
+  // MARK: Client
+
+  /// Has `body` make requests, with the security that they need.
+  @inline(__always) mutating func withClient(isHeld: Bool, _ body: (inout Client) -> Void) {
+    makeRequests(isHeld: isHeld)
+    body(&client)
+    demandSecurity()
+  }
+  /// The client's next requests use the first bearer, after the commands that it has accepted. `isHeld`: after further
+  /// commands, and they wait for `release`.
+  mutating func makeRequests(isHeld: Bool) {
+    client.makeRequests(on: bearers.first.bearer.id, after: isHeld ? nil : bearers.first.bearer.commandsTaken)
+  }
+  /// The held request's bearer has accepted all commands that precede it.
+  mutating func release(_ id: RequestID) {
+    bearers.forEach { client.place(id, on: $0.bearer.id, after: $0.bearer.commandsTaken) }
+  }
+  /// The request of the client that awaits a response; nil for the client's own.
+  var requestInFlight: RequestID? { client.requestInFlight(on: bearers.first.bearer.id) }
+  /// See `AttributeClient.holdsCommands`.
+  @inline(__always) var holdsCommands: Bool { client.holdsCommands(on: bearers.first.bearer.id) }
+  mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    bearers.first.bearer.offer(command: handle, value, client: client)
+  }
+  /// A signature proves on its own who has written: it does not await encryption.
+  mutating func offer(signed handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    let awaitsEncryption = client.awaitsEncryption
+    client.awaitsEncryption = false
+    defer { client.awaitsEncryption = awaitsEncryption }
+    return bearers.first.bearer.offer(signed: handle, value, client: client)
+  }
+  var signedWriteForm: SignedWriteForm {
+    SignedWriteForm(
+      isEncrypted: protection.security.key != nil, mtu: bearers.first.bearer.mtu,
+      longestValue: bearers.first.bearer.longestValue)
+  }
+  /// Requests may have ended: see `Bearer.releaseCommands`.
+  mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
+  /// The client or a bearer has an effect.
+  @inline(__always) var hasEffect: Bool {
+    client.hasEffect || protection.manager.hasEffect || bearers.contains { $0.bearer.hasEffect }
+  }
+
+  // MARK: Server
+
+  /// Notifies `values`: as `tuples`, if there are two or more of them, else each alone.
+  mutating func send(
+    _ tuples: [UInt8], _ values: ArraySlice<(handle: AttributeHandle, value: [UInt8])>, _ worst: SendAnswer
+  ) -> SendAnswer {
+    if values.count > 1, !tuples.isEmpty { return worst.worse(bearers.first.bearer.offer(multiple: tuples.span)) }
+    return values.reduce(worst) { $0.worse(bearers.first.bearer.offer(notification: $1.handle, $1.value.span)) }
+  }
+  mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    let answer = bearers.first.bearer.indicate(handle, value)
+    if answer.isAccepted { bearers.first.indicating = handle }
+    bearers.first.isIndicationRefused = answer == .full
+    return answer
+  }
+  /// Another service may take these handles: drops their values. Adds the link to `unindicated` for each indication of
+  /// the application that was dropped; true if another one had been refused before.
+  mutating func removeValues(in range: HandleRange, unindicated: inout [LinkID]) -> Bool {
+    var isReady = false
+    bearers.forEach {
+      guard $0.removeValues(in: range) else { return }
+      unindicated.append(id)
+      if $0.isIndicationRefused { isReady = true }
+      $0.isIndicationRefused = false
+    }
+    return isReady
+  }
+  /// Sends Service Changed as soon as a bearer has no other indication outstanding. Vol 3, Part G, §2.5.2.1.
+  mutating func indicateServiceChanged(from server: inout Server) {
+    bearers.visit {
+      guard $0.bearer.canIndicate, let change = server.takeServiceChanged(on: $0.bearer.id) else { return false }
+      _ = $0.bearer.indicate(change.handle, change.value.span)
+      return true
+    }
+  }
+
+  // MARK: Security
+
+  /// Neither a pairing nor an encryption is in progress, and one may begin.
+  var maySecure: Bool { protection.isIdle && isUp }
+  /// The client has something to send over a link that must be encrypted first: `HostCore.secure` encrypts it, at once
+  /// if nothing is in progress.
+  mutating func demandSecurity() {
+    guard client.awaitsEncryption, protection.refusal == nil, maySecure else { return }
+    protection.refusal = .insufficientEncryption
+  }
+  /// Central: pairs; Peripheral: requests security. Returns why not.
+  mutating func beginPairing(_ settings: PairingSettings, now: Instant) -> HostFailure? {
+    protection.manager.settings = settings
+    do throws(PairingRefusal) {
+      if role == .central {
+        try protection.manager.pair(now: now)
+      } else {
+        try protection.manager.requestSecurity(now: now)
+      }
+      return nil
+    } catch {
+      return error == .busy ? .busy : .pairingRefused(error)
+    }
+  }
+  /// Ends the requests that have awaited the pairing, Security Request or encryption in progress; nil: the link is
+  /// secured.
+  mutating func securityEnded(_ failure: HostFailure?, into batch: inout HostBatch) {
+    let result: HostResult = failure.map { .failed($0) } ?? .secured(protection.security)
+    for id in protection.takeRequests() { batch.append(.completed(id, result)) }
+    client.securityEnded(isSecured: failure == nil)
+  }
+  /// The link is not encrypted, and can be with the bond's key.
+  func awaitsEncryption(with bond: Bond) -> Bool {
+    protection.security.key == nil && (role == .central ? bond.peers : bond.ours).longTermKey != nil
+  }
+  /// Tells GATT's server and client what protects the link.
+  mutating func tellSecurity(to server: inout Server, awaitsEncryption: Bool) {
+    let security = protection.security
+    server.setSecurity(security.bearer, keySize: security.key?.size.count ?? 16, of: bearers.first.bearer.id)
+    if client.awaitsEncryption != awaitsEncryption { client.awaitsEncryption = awaitsEncryption }
+  }
+  /// The peer has encrypted the link with the bond's key, or has just made it: it is the bonded device.
+  func hasProven(_ bond: Bond) -> Bool { bond.peer == peer && protection.hasProvenBond }
+  /// The bearer whose client GATT's server is to know as the bonded one.
+  mutating func restoreClient() -> BearerID {
+    protection.isClientRestored = true
+    return bearers.first.bearer.id
+  }
+}
+
+extension ClientConfiguration {
+  fileprivate static var repeating: ClientConfiguration {
+    var configuration = ClientConfiguration()
+    configuration.repeatsWhenSecured = true
+    return configuration
+  }
+}
+extension SendAnswer {
+  /// The worse of two answers: cut is worse than queued, refused is worse than both.
+  fileprivate func worse(_ other: SendAnswer) -> SendAnswer {
+    switch (self, other) {
+    case (.closed, _), (_, .closed): .closed
+    case (.full, _), (_, .full): .full
+    case (.cut, _): self
+    default: other
+    }
+  }
+}
+extension AttributeHandle {
+  /// A tuple of a Multiple Handle Value Notification. Vol 3, Part F, §3.4.7.4.
+  func tuple(of value: [UInt8]) -> [UInt8] {
+    let count = value.count
+    return [UInt8(rawValue & 0xFF), UInt8(rawValue >> 8), UInt8(count & 0xFF), UInt8(truncatingIfNeeded: count >> 8)]
+      + value
+  }
+}
