@@ -110,7 +110,7 @@ struct Scans {
   var merged: ControllerScan? {
     guard
       // The larger fraction of time; if equal, the shorter interval.
-      let eager = scans.map { $0.parameters }.max(by: { a, b in
+      let eager = scans.map({ $0.parameters }).max(by: { a, b in
         let (one, other) = (
           UInt32(a.window.rawValue) * UInt32(b.interval.rawValue),
           UInt32(b.window.rawValue) * UInt32(a.interval.rawValue)
