@@ -6,13 +6,13 @@ struct AppID: Hashable, Sendable {
 }
 
 /// What an app may do in the background, in the spelling of an app's property list: rows S20 and S21 of the seeds.
-public enum BackgroundMode: String, Codable, CaseIterable, Sendable {
+public enum BackgroundMode: String, Decodable, CaseIterable, Sendable {
   case central = "bluetooth-central"
   case peripheral = "bluetooth-peripheral"
 }
 
 /// The phases of an app's life.
-public enum AppLife: String, Codable, CaseIterable, Sendable {
+public enum AppLife: String, CaseIterable, Sendable {
   case foreground
   /// It runs, and its user does not see it.
   case background
@@ -29,7 +29,7 @@ public enum AppLife: String, Codable, CaseIterable, Sendable {
 }
 
 /// What a session says about the manager that it serves.
-public struct ManagerIdentity: Hashable, Sendable, Codable {
+public struct ManagerIdentity: Hashable, Sendable {
   /// The mode that the manager needs in the background.
   public var role: BackgroundMode
   /// Names the manager in all runs of its app; nil: it ends with its process. S55, S59, S157.

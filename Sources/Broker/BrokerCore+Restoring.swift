@@ -18,14 +18,14 @@ enum Preservation: Equatable {
 }
 
 /// What a manager had begun, for the time when nothing of it exists on the adapter: in a file, or while the adapter is off.
-struct PreservedManager: Equatable, Sendable, Codable {
-  struct Peer: Equatable, Sendable, Codable {
+struct PreservedManager: Equatable, Sendable {
+  struct Peer: Equatable, Sendable {
     var identifier: UUID
     var options: ConnectOptions
     /// The last that was heard.
     var name: String?
   }
-  struct Service: Equatable, Sendable, Codable {
+  struct Service: Equatable, Sendable {
     /// Where it was published: the services that include it name it by this.
     var handle: AttributeHandle
     var description: ServiceDescription

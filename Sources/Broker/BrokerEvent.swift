@@ -1,7 +1,7 @@
 import GATT
 
 /// An event of a session. Events come in the order in which they happened; they are plain values, as the requests are.
-public enum BrokerEvent: Sendable, Codable {
+public enum BrokerEvent: Sendable {
   /// The first event of every session, and whenever it changes. Below `.poweredOn` every link, scan and advertisement of the
   /// session has ended without another event; below `.poweredOff` its peers cannot be used any more, and its published
   /// services are gone.
@@ -52,7 +52,7 @@ public enum BrokerEvent: Sendable, Codable {
 }
 
 /// The result of a request that succeeded.
-public enum BrokerAnswer: Sendable, Equatable, Codable {
+public enum BrokerAnswer: Sendable, Equatable {
   case done
   /// dBm; nil: the controller does not know.
   case rssi(Int?)
@@ -66,7 +66,7 @@ public enum BrokerAnswer: Sendable, Equatable, Codable {
 }
 
 /// The state of the adapter.
-public enum AdapterState: Equatable, Sendable, Codable {
+public enum AdapterState: Equatable, Sendable {
   case unknown
   case resetting(String)
   case unsupported(String)
@@ -84,7 +84,7 @@ public enum AdapterState: Equatable, Sendable, Codable {
 }
 
 /// A device that a scan has found, and its advertising data.
-public struct DiscoveredPeer: Equatable, Sendable, Codable {
+public struct DiscoveredPeer: Equatable, Sendable {
   public var peer: UUID
   /// The name in this advertisement, or in the last one that had a name.
   public var name: String?
@@ -123,7 +123,7 @@ public struct DiscoveredPeer: Equatable, Sendable, Codable {
 }
 
 /// A link of this machine.
-public struct LinkedPeer: Equatable, Sendable, Codable {
+public struct LinkedPeer: Equatable, Sendable {
   public var peer: UUID
   public var name: String?
   /// Those that any session has discovered.
@@ -135,7 +135,7 @@ public struct LinkedPeer: Equatable, Sendable, Codable {
   }
 }
 
-public struct FoundService: Equatable, Sendable, Codable {
+public struct FoundService: Equatable, Sendable {
   public var handle: AttributeHandle
   public var endHandle: AttributeHandle
   public var uuid: BluetoothUUID
@@ -148,7 +148,7 @@ public struct FoundService: Equatable, Sendable, Codable {
   }
 }
 
-public struct FoundCharacteristic: Equatable, Sendable, Codable {
+public struct FoundCharacteristic: Equatable, Sendable {
   /// The value's.
   public var handle: AttributeHandle
   public var uuid: BluetoothUUID
@@ -161,8 +161,8 @@ public struct FoundCharacteristic: Equatable, Sendable, Codable {
 }
 
 /// Where a service was published: handles in the order of its description.
-public struct PublishedService: Equatable, Sendable, Codable {
-  public struct Characteristic: Equatable, Sendable, Codable {
+public struct PublishedService: Equatable, Sendable {
+  public struct Characteristic: Equatable, Sendable {
     public var value: AttributeHandle
     public var descriptors: [AttributeHandle]
     public init(value: AttributeHandle, descriptors: [AttributeHandle] = []) {
@@ -178,7 +178,7 @@ public struct PublishedService: Equatable, Sendable, Codable {
   }
 }
 
-public struct ServerWrite: Equatable, Sendable, Codable {
+public struct ServerWrite: Equatable, Sendable {
   public var handle: AttributeHandle
   public var offset: Int
   public var value: Data

@@ -2,7 +2,7 @@ import GATT
 
 /// Names a request of a session until it is answered by exactly one `BrokerEvent.completed`. The session's owner chooses it,
 /// and uses none twice.
-public struct OperationID: Hashable, Sendable, Codable {
+public struct OperationID: Hashable, Sendable {
   public var rawValue: UInt64
   public init(rawValue: UInt64) { self.rawValue = rawValue }
 }
@@ -12,12 +12,12 @@ public struct OperationID: Hashable, Sendable, Codable {
 ///
 /// A peer is named by its identifier: `UUID(PeerID)`. Requests on a peer that is not connected for this session complete
 /// with `.disconnected`; the event `.disconnected` of a link ends all its pending requests, which are not completed.
-public enum BrokerRequest: Equatable, Sendable, Codable {
+public enum BrokerRequest: Equatable, Sendable {
   case central(Central)
   case peripheral(Peripheral)
 
   /// Requests of a central: for devices, links with them, and their attributes.
-  public enum Central: Equatable, Sendable, Codable {
+  public enum Central: Equatable, Sendable {
     /// Scans; replaces what this session has scanned for before. `services` empty: all devices. The session gets a
     /// `.discovered` for each device once, and again when the device shows more than before (its scan response, for one);
     /// with `allowsDuplicates`, for every advertisement.
@@ -48,7 +48,7 @@ public enum BrokerRequest: Equatable, Sendable, Codable {
   }
 
   /// Requests of a peripheral: to publish, to respond, to advertise.
-  public enum Peripheral: Equatable, Sendable, Codable {
+  public enum Peripheral: Equatable, Sendable {
     /// Completes with `.published`.
     case addService(OperationID, ServiceDescription)
     /// The service of this session that was published at the handle. It is removed from the services that include it.
@@ -67,7 +67,7 @@ public enum BrokerRequest: Equatable, Sendable, Codable {
 }
 
 /// Names a client's request to this session until it is answered.
-public struct ServerRequest: Hashable, Sendable, Codable {
+public struct ServerRequest: Hashable, Sendable {
   public var rawValue: UInt64
   public init(rawValue: UInt64) { self.rawValue = rawValue }
 
@@ -76,13 +76,13 @@ public struct ServerRequest: Hashable, Sendable, Codable {
   public var ofCommand: ServerRequest { ServerRequest(rawValue: rawValue | 1 << 63) }
 }
 
-public struct ConnectOptions: Hashable, Sendable, Codable {
+public struct ConnectOptions: Hashable, Sendable {
   /// Seconds to wait before the first attempt.
   public var startDelay: Double
   /// A link that ends, except by this session, is made again, without a time limit.
   public var reconnects: Bool
   /// What the user is told of this device while the app is suspended: S15 … S17.
-  public struct Alerts: OptionSet, Hashable, Sendable, Codable {
+  public struct Alerts: OptionSet, Hashable, Sendable {
     public var rawValue: UInt8
     public init(rawValue: UInt8) { self.rawValue = rawValue }
     public static let connection = Alerts(rawValue: 1)
@@ -98,8 +98,8 @@ public struct ConnectOptions: Hashable, Sendable, Codable {
 }
 
 /// A service to publish.
-public struct ServiceDescription: Equatable, Sendable, Codable {
-  public struct Descriptor: Equatable, Sendable, Codable {
+public struct ServiceDescription: Equatable, Sendable {
+  public struct Descriptor: Equatable, Sendable {
     public var uuid: BluetoothUUID
     public var value: Data
     public init(uuid: BluetoothUUID, value: Data) {
@@ -107,7 +107,7 @@ public struct ServiceDescription: Equatable, Sendable, Codable {
       self.value = value
     }
   }
-  public struct Characteristic: Equatable, Sendable, Codable {
+  public struct Characteristic: Equatable, Sendable {
     public var uuid: BluetoothUUID
     /// Those of the Specification: Vol 3, Part G, §3.3.1.1. With `.notify` or `.indicate` it has a configuration descriptor.
     public var properties: CharacteristicProperties

@@ -2,7 +2,7 @@ import FoundationEssentials
 
 /// Values of one characteristic, in order, all their octets in one piece of memory. `visit` lends each value; iteration copies each
 /// one into a `Data`.
-public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLiteral, Codable {
+public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLiteral {
   /// Before each value its length, two octets.
   private(set) var octets: [UInt8] = []
   public private(set) var count = 0
@@ -23,17 +23,6 @@ public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLit
     guard place == octets.count else { return nil }
     self.octets = octets
     self.count = count
-  }
-  public init(from decoder: any Decoder) throws {
-    let container = try decoder.singleValueContainer()
-    guard let values = BrokerValues(octets: [UInt8](try container.decode(Data.self))) else {
-      throw DecodingError.dataCorruptedError(in: container, debugDescription: "the values' lengths do not add up")
-    }
-    self = values
-  }
-  public func encode(to encoder: any Encoder) throws {
-    var container = encoder.singleValueContainer()
-    try container.encode(Data(octets))
   }
   /// Empty, with memory for as many octets as `other` has, 64 KiB at most: the next values are often as many as the last.
   init(asLongAs other: BrokerValues) { octets.reserveCapacity(Swift.min(other.octets.count, 1 << 16)) }

@@ -57,12 +57,10 @@ package struct DaemonSocket: Equatable, Sendable {
   package static func isThere(_ path: String) -> Bool { (try? FilePath(text: path).stat())?.type == .socket }
 }
 
-/// The kinds of frames on the daemon's socket: `Frame` in the broker has their contents.
+/// The frames of a control on the daemon's socket, which stand beside the messages of apps: `Frame` in the broker.
 package enum DaemonFrameKind: UInt8 {
-  case message = 1
-  case value, values, credit
   /// A `DaemonControl`, the only frame of its connection.
-  case control
+  case control = 5
   /// UTF-8: one line of the answer to a control.
   case line
   /// UTF-8: the answer is complete if it is empty, else one sentence with the cause and the cure.

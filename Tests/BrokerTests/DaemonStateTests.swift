@@ -59,9 +59,9 @@ import Testing
     _ = try store.load()
     for name in ["a", "b", "c", "d", "e"] { store.save(record(name)) }
     store.flush()
-    func file(_ name: String) -> URL { URL(fileURLWithPath: "\(folder)/1000-\(name).json") }
+    func file(_ name: String) -> URL { URL(fileURLWithPath: "\(folder)/1000-\(name).record") }
     try Data(try Data(contentsOf: file("a")).dropLast(40)).write(to: file("a"))
-    try Data("{\"format\":9}".utf8).write(to: file("b"))
+    try Data("bindrune\u{3}\0".utf8).write(to: file("b"))
     try FileManager.default.copyItem(at: file("e"), to: file("f"))
     try FileManager.default.removeItem(at: file("c"))
     try FileManager.default.createDirectory(at: file("c"), withIntermediateDirectories: false)
@@ -70,14 +70,42 @@ import Testing
     let names = try FileManager.default.contentsOfDirectory(atPath: folder).sorted()
     #expect(
       names == [
-        "1000-a.json.damaged-1", "1000-b.json.damaged-1", "1000-c.json.damaged-1", "1000-d.json", "1000-e.json",
-        "1000-f.json.damaged-1",
+        "1000-a.record.damaged-1", "1000-b.record.damaged-1", "1000-c.record.damaged-1", "1000-d.record",
+        "1000-e.record",
+        "1000-f.record.damaged-1",
       ])
     // A new record of the same app, damaged as well, does not replace the first.
     try Data("x".utf8).write(to: file("a"))
     #expect(try store.load().count == 2)
-    #expect(FileManager.default.fileExists(atPath: "\(folder)/1000-a.json.damaged-2"))
+    #expect(FileManager.default.fileExists(atPath: "\(folder)/1000-a.record.damaged-2"))
     try FileManager.default.removeItem(atPath: folder)
+  }
+  @Test("A record of the JSON form becomes one of the present form, once; one that is damaged is set aside")
+  func migration() throws {
+    let folder = folder(), files = FileManager.default
+    try files.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    defer { try? files.removeItem(atPath: folder) }
+    /// As a daemon of version 1 has written them.
+    for (name, stored) in [("1000-org.example.lock", "state-1-full"), ("0-x", "state-1-small")] {
+      let from = DaemonFixtures.folder.appending(path: "\(stored).json").path
+      try files.copyItem(atPath: from, toPath: "\(folder)/\(name).json")
+    }
+    try Data(#"{"format":1}"#.utf8).write(to: URL(fileURLWithPath: "\(folder)/7-bad.json"))
+    let store = AppStore(folder: folder, logger: .silent), read = try store.load()
+    store.flush()
+    func sorted(_ records: [AppRecord]) -> [AppRecord] { records.sorted { $0.user < $1.user } }
+    #expect(sorted(read) == [DaemonFixtures.small, DaemonFixtures.full])
+    let names = ["0-x.record", "1000-org.example.lock.record", "7-bad.json.damaged-1"]
+    #expect(try files.contentsOfDirectory(atPath: folder).sorted() == names)
+    #expect(try sorted(AppStore(folder: folder, logger: .silent).load()) == sorted(read))
+    // The daemon has ended between writing one file and removing the other: the new one counts.
+    var newer = DaemonFixtures.small
+    newer.mayShareData = true
+    store.save(newer)
+    store.flush()
+    try Data("x".utf8).write(to: URL(fileURLWithPath: "\(folder)/0-x.json"))
+    #expect(try sorted(AppStore(folder: folder, logger: .silent).load()) == [newer, DaemonFixtures.full])
+    #expect(try files.contentsOfDirectory(atPath: folder).sorted() == names)
   }
   @Test func aFolderThatCannotBeUsed() throws {
     let store = AppStore(folder: "/dev/null/apps", logger: .silent)
@@ -113,14 +141,14 @@ import Testing
     #expect(store.loadStopped().count == 1)
     set(0o602, "\(folder)/stopped")
     #expect(store.loadStopped().isEmpty)
-    set(0o602, "\(folder)/1000-planted.json")
-    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.json.damaged-1"))
+    set(0o602, "\(folder)/1000-planted.record")
+    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.record.damaged-1"))
     // Only root can give a file away.
     guard geteuid() == 0 else { return }
     store.save(record("planted"))
     store.flush()
-    #expect(unsafe chown("\(folder)/1000-planted.json", 65_534, 65_534) == 0)
-    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.json.damaged-2"))
+    #expect(unsafe chown("\(folder)/1000-planted.record", 65_534, 65_534) == 0)
+    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.record.damaged-2"))
     for path in [folder, parent] {
       #expect(unsafe chown(path, 65_534, 65_534) == 0)
       #expect(throws: FrameError.self, "\(path)") { try records() }
@@ -133,12 +161,12 @@ import Testing
   @Test func aChangeThatCannotBeWrittenIsKept() throws {
     let folder = folder(), store = AppStore(folder: folder, logger: .silent)
     _ = try store.load()
-    try FileManager.default.createDirectory(atPath: "\(folder)/1000-a.json.draft", withIntermediateDirectories: false)
+    try FileManager.default.createDirectory(atPath: "\(folder)/1000-a.record.draft", withIntermediateDirectories: false)
     store.save(record("a"))
     store.save(record("b"))
     #expect(store.countOfFailures > 0)
     #expect(try store.load().map(\.manifest.identifier) == ["b"])
-    try FileManager.default.removeItem(atPath: "\(folder)/1000-a.json.draft")
+    try FileManager.default.removeItem(atPath: "\(folder)/1000-a.record.draft")
     store.save(record("c"))
     store.flush()
     #expect(Set(try store.load().map(\.manifest.identifier)) == ["a", "b", "c"])
@@ -161,7 +189,7 @@ import Testing
     try await idle.state(.poweredOn)
     #expect(try await lab.lines(.launched(app: Self.manifest.identifier)) == [])
     try await lab.breakConnections()
-    let file = "\(folder)/\(getuid())-\(Self.manifest.identifier).json"
+    let file = "\(folder)/\(getuid())-\(Self.manifest.identifier).record"
     while !FileManager.default.fileExists(atPath: file) { await Task.yield() }
     await lab.server.close()
 
@@ -282,9 +310,7 @@ import Testing
     let hello = AppMessage.Hello(manifest: manifest, manager: ManagerIdentity(.peripheral))
     let channel = try await ClientBootstrap(group: lab.loop).connect(unixDomainSocketPath: lab.path).get()
     for message in [AppMessage.hello(hello)] + (isOrderly ? [.close] : []) {
-      var buffer = ByteBuffer()
-      try Frame(message).write(to: &buffer)
-      try await channel.writeAndFlush(buffer).get()
+      try await channel.writeAndFlush(ByteBuffer(bytes: message.frame)).get()
     }
     for await _ in questions { break }
     try? await channel.close().get()
@@ -382,16 +408,15 @@ import Testing
     // A socket that is never read.
     let flood = try await ClientBootstrap(group: lab.loop).channelOption(.autoRead, value: false)
       .connect(unixDomainSocketPath: lab.path).get()
-    var buffer = ByteBuffer()
-    try Frame(AppMessage.hello(.init(manifest: AppManifest(identifier: "flood")))).write(to: &buffer)
-    flood.writeAndFlush(buffer, promise: nil)
+    let hello = AppMessage.hello(.init(manifest: AppManifest(identifier: "flood")))
+    flood.writeAndFlush(ByteBuffer(bytes: hello.frame), promise: nil)
     while try await lab.lines(.list).count < 2 { await Task.yield() }
     let peer = UUID(), loops = 200
     for round in 0..<loops {
       var buffer = ByteBuffer()
       for number in 0..<100 {
         let id = OperationID(rawValue: UInt64(round * 100 + number + 1))
-        try Frame(AppMessage.request(.central(.readRSSI(id, peer)))).write(to: &buffer)
+        buffer.writeBytes(AppMessage.request(.central(.readRSSI(id, peer))).frame)
       }
       flood.writeAndFlush(buffer, promise: nil)
       _ = try? await app.ask { .readRSSI($0, peer) }

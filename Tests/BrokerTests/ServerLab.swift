@@ -19,11 +19,11 @@ final class SocketApp {
   private var last: UInt64 = 0
 
   init(
-    _ lab: ServerLab, _ manifest: AppManifest, _ identity: ManagerIdentity? = nil, version: Int = Frame.version,
-    reconnectsAfter wait: TimeAmount = .milliseconds(1)
+    _ lab: ServerLab, _ manifest: AppManifest, _ identity: ManagerIdentity? = nil,
+    versions: MessageVersions = .ofThisProgram, reconnectsAfter wait: TimeAmount = .milliseconds(1)
   ) {
     var hello = AppMessage.Hello(manifest: manifest, manager: identity)
-    hello.version = version
+    hello.versions = versions
     session = RemoteSession(
       to: lab.path, hello, events: stream.queue, on: lab.loop, RemotePatience(first: wait, longest: wait))
     iterator = stream.events.makeAsyncIterator()

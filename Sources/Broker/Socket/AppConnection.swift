@@ -1,3 +1,4 @@
+import BindruneTransport
 import NIOCore
 import Synchronization
 
@@ -34,7 +35,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     }
   }
   /// A port that the app knows.
-  private final class Port {
+  private final class Port: NumberedPort {
     let number: UInt32, kind: SendPort.Kind, peer: UUID, port: SendPort
     /// What the app may send.
     var credit = AppConnection.credit
@@ -69,7 +70,9 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private(set) var channel: (any Channel)?
   private var phase = Phase.greeting
   private var received = ByteBuffer()
-  private var ports: [UInt32: Port] = [:]
+  private var ports: [Port] = []
+  /// What is to be written: its memory is used again.
+  private var writer = MessageWriter()
   private var lastPort: UInt32 = 0
   private var isOrderly = false
   private var role: BackgroundMode?
@@ -121,19 +124,25 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     if isOrderly { phase.session?.close() }
     phase = .closed(phase.session)
     channel = nil
-    ports = [:]
+    ports = []
     ended(self, isOrderly)
   }
   func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     var new = unwrapInboundIn(data)
-    received.writeBuffer(&new)
     do throws(FrameError) {
-      while let frame = try Frame.read(from: &received, longest: longest) { try take(frame) }
+      if received.readableBytes == 0 {
+        // Without a copy; the channel uses its buffer again.
+        while let frame = try Frame.read(from: &new, longest: longest) { try take(frame) }
+        if new.readableBytes > 0 { received.writeBuffer(&new) }
+      } else {
+        received.writeBuffer(&new)
+        while let frame = try Frame.read(from: &received, longest: longest) { try take(frame) }
+        received.discardReadBytes()
+      }
     } catch {
       refuse("This app has sent \(error).")
     }
-    received.discardReadBytes()
   }
   func channelReadComplete(context: ChannelHandlerContext) { returnCredit() }
   func channelWritabilityChanged(context: ChannelHandlerContext) { if context.channel.isWritable { writeEvents() } }
@@ -155,19 +164,45 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   // MARK: Reading
 
   private func take(_ frame: Frame) throws(FrameError) {
-    switch (phase, frame) {
-    case (.closed, _): return
-    case (.greeting, .control(let text)):
+    switch phase {
+    case .closed: return
+    case .greeting: try greet(frame)
+    case .answering: throw FrameError("a frame before the answer to its first")
+    // Its user may be asked yet.
+    case .admitting:
+      switch try AppMessage(frame) {
+      case .close: closeOrderly()
+      case .hello, .request, .value: throw FrameError("a request before the answer to its greeting")
+      case nil: break
+      }
+    case .serving(let session):
+      switch try AppMessage(frame) {
+      case .hello: throw FrameError("a second greeting")
+      case .request(let request):
+        try note(request)
+        pass(request, session)
+      case .close: closeOrderly()
+      case .value(let port, let handle, let value): try take(value, of: handle, through: port)
+      // A later version has it.
+      case nil: if DaemonFrameKind(rawValue: frame.number) != nil { throw FrameError("a frame at the wrong time") }
+      }
+    }
+  }
+  private func greet(_ frame: Frame) throws(FrameError) {
+    switch frame.number {
+    case DaemonFrameKind.control.rawValue:
       phase = .answering
-      control(self, text)
-    case (.greeting, .message(let contents)):
-      guard case .hello(let hello) = try Frame.decode(AppMessage.self, contents) else {
-        throw FrameError("a request before its greeting")
+      control(self, String(buffer: frame.octets))
+    case Frame.numberOfJSON:
+      phase = .closed(nil)
+      channel?.writeAndFlush(MessageVersions.refusalInJSON(Self.refusal(of: "1")), promise: nil)
+      channel?.close(promise: nil)
+    case AppMessage.Number.hello.rawValue:
+      let versions = try MessageVersions(ofGreeting: frame)
+      guard let version = MessageVersions.ofThisProgram.highest(with: versions) else {
+        return refuse(Self.refusal(of: "\(versions)"))
       }
-      guard hello.version == Frame.version else {
-        throw FrameError(
-          "version \(hello.version) of the messages; bindruned has \(Frame.version): install the same version of both")
-      }
+      guard case .hello(let hello)? = try AppMessage(frame) else { return }
       phase = .admitting
       role = hello.manager?.role
       admit(self, hello, events).whenComplete { [self] result in
@@ -175,51 +210,44 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
         switch result {
         case .success(let session):
           phase = .serving(session)
-          write(.welcome)
+          write(.welcome(version: version))
           writeEvents()
         case .failure(let error): refuse("\(error)")
         }
       }
-    case (.serving(let session), .message(let contents)):
-      switch try Frame.decode(AppMessage.self, contents) {
-      case .hello: throw FrameError("a second greeting")
-      case .request(let request):
-        try note(request)
-        pass(request, session)
-      case .close:
-        isOrderly = true
-        channel?.close(promise: nil)
-      }
-    case (.serving, .value(let number, let handle, let value)):
-      // Its link may have ended before the app learned of it.
-      guard let port = ports[number] else {
-        guard number <= lastPort else { throw FrameError("a value for port \(number), which it was never given") }
-        return
-      }
-      let cost = value.count + Frame.costOfValue
-      guard port.credit >= cost else { throw FrameError("more values than it has credit for") }
-      port.credit -= cost
-      valuesReceived += 1
-      guard isOwn(handle, of: port) else {
-        strangers += 1
-        port.spent += cost
-        return
-      }
-      if port.waiting.isEmpty, port.port.offer(value, to: handle) {
-        port.spent += cost
-      } else {
-        port.waiting.append(.value(handle, value))
-      }
-    // Its user may be asked yet.
-    case (.admitting, .message(let contents)):
-      guard case .close = try Frame.decode(AppMessage.self, contents) else {
-        throw FrameError("a request before the answer to its greeting")
-      }
-      isOrderly = true
-      channel?.close(promise: nil)
-    case (.admitting, _), (.answering, _): throw FrameError("a frame before the answer to its first")
-    case (_, .value), (_, .control): throw FrameError("a frame at the wrong time")
-    case (_, .values), (_, .credit), (_, .line), (_, .end): throw FrameError("a frame that only bindruned sends")
+    default: throw FrameError("a message \(frame.number) before its greeting")
+    }
+  }
+  private static func refusal(of versions: String) -> String {
+    "This app has sent version \(versions) of the messages; bindruned has \(MessageVersions.ofThisProgram): "
+      + "install the same version of both."
+  }
+  private func closeOrderly() {
+    isOrderly = true
+    channel?.close(promise: nil)
+  }
+  private func take(_ value: ByteBuffer, of handle: AttributeHandle, through number: UInt32) throws(FrameError) {
+    guard value.readableBytes <= 512 else {
+      throw FrameError("a value of \(value.readableBytes) octets; it has at most 512")
+    }
+    // Its link may have ended before the app learned of it.
+    guard let port = ports.port(number) else {
+      guard number <= lastPort else { throw FrameError("a value for port \(number), which it was never given") }
+      return
+    }
+    let cost = value.readableBytes + Frame.costOfValue
+    guard port.credit >= cost else { throw FrameError("more values than it has credit for") }
+    port.credit -= cost
+    valuesReceived += 1
+    guard isOwn(handle, of: port) else {
+      strangers += 1
+      port.spent += cost
+      return
+    }
+    if port.waiting.isEmpty, port.port.offer(value.readableBytesUInt8Span, to: handle) {
+      port.spent += cost
+    } else {
+      port.waiting.append(.value(handle, Array(value.readableBytesView)))
     }
   }
   private func isOwn(_ handle: AttributeHandle, of port: Port) -> Bool {
@@ -268,7 +296,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   }
   /// Drops the values that wait of attributes that are not the session's any more: their handles may become others'.
   private func dropWaiting() {
-    for port in ports.values where !port.waiting.isEmpty {
+    for port in ports where !port.waiting.isEmpty {
       port.waiting.removeAll { item in
         guard case .value(let handle, let value) = item, !isOwn(handle, of: port) else { return false }
         strangers += 1
@@ -295,7 +323,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   /// Behind the values that the app has sent before it.
   private func pass(_ request: BrokerRequest, _ session: any BrokerSession) {
     if let line = request.line,
-      let port = ports.values.first(where: { $0.kind == line.kind && $0.peer == line.peer }), !port.waiting.isEmpty
+      let port = ports.first(where: { $0.kind == line.kind && $0.peer == line.peer }), !port.waiting.isEmpty
     {
       port.waiting.append(.request(request))
     } else {
@@ -316,16 +344,18 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     }
     port.waiting.removeFirst(done)
   }
-  /// Half of the credit in one frame, or all of it when the port is empty.
   private func returnCredit() {
-    guard let channel else { return }
-    var buffer = channel.allocator.buffer(capacity: 64)
-    for port in ports.values where port.spent >= Self.credit / 2 || (port.spent > 0 && port.credit < 520) {
-      Frame.credit(port: port.number, UInt32(port.spent)).write(to: &buffer)
+    writer.clear()
+    writeCredit()
+    flush()
+  }
+  /// Half of the credit in one frame, or all of it when the port is empty.
+  private func writeCredit() {
+    for port in ports where port.spent >= Self.credit / 2 || (port.spent > 0 && port.credit < 520) {
+      writer.write(DaemonMessage.credit(port: port.number, octets: UInt32(port.spent)))
       port.credit += port.spent
       port.spent = 0
     }
-    if buffer.readableBytes > 0 { channel.writeAndFlush(buffer, promise: nil) }
   }
 
   // MARK: Writing
@@ -336,48 +366,39 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   /// Lines of the answer to a control. One for which there is no room is dropped: only a log has as many.
   func answer(_ line: String) {
     guard let channel, channel.isWritable else { return }
-    write(.line(String(line.prefix(4096))), to: channel)
+    writer.clear()
+    writer.writeText(.line, String(line.prefix(4096)))
+    flush()
   }
   /// `failure`: see `DaemonFrameKind.end`.
   func endAnswer(_ failure: String) {
-    guard let channel else { return }
-    write(.end(failure), to: channel)
-    channel.close(promise: nil)
+    writer.clear()
+    writer.writeText(.end, failure)
+    flush()
+    channel?.close(promise: nil)
   }
 
   private func write(_ message: DaemonMessage) {
-    guard let channel, let frame = try? Frame(message) else { return }
-    write(frame, to: channel)
+    writer.clear()
+    writer.write(message)
+    flush()
   }
-  private func write(_ frame: Frame, to channel: any Channel) {
-    var buffer = channel.allocator.buffer(capacity: 256)
-    frame.write(to: &buffer)
-    channel.writeAndFlush(buffer, promise: nil)
-  }
+  private func flush() { if !writer.isEmpty { channel?.writeAndFlush(writer.buffer, promise: nil) } }
+
+  /// All of them at once: the messages of a batch are one write.
   private func writeEvents() {
     guard let channel, channel.isWritable, case .serving(let session) = phase else { return }
-    var batch: [BrokerEvent] = [], buffer = channel.allocator.buffer(capacity: 1024)
-    func flushBatch() {
-      if batch.isEmpty { return }
-      if let frame = try? Frame(DaemonMessage.events(batch)) { frame.write(to: &buffer) }
-      batch = []
-    }
     func announce(_ kind: SendPort.Kind, _ peer: UUID, longest: Int) {
-      guard let message = announcement(kind, peer, longest, session), let frame = try? Frame(message) else { return }
-      flushBatch()
-      frame.write(to: &buffer)
+      if let message = announcement(kind, peer, longest, session) { writer.write(message) }
     }
+    writer.clear()
     for case let event? in events.takeAll() {
       learnAttributes(event)
       switch event {
-      case .values(let peer, let handle, let values):
-        flushBatch()
-        Frame.values(peer, handle, values).write(to: &buffer)
-        valuesSent += values.count
-        continue
+      case .values(_, _, let values): valuesSent += values.count
       // The app has its own edges, of its own ports.
       case .readyToWrite(let peer), .readyToUpdate(let peer):
-        for port in ports.values where port.peer == peer { offerWaiting(port) }
+        for port in ports where port.peer == peer { offerWaiting(port) }
         continue
       case .completed(let operation, _): unanswered[operation] = nil
       case .adapter(let state) where state != .poweredOn:
@@ -396,19 +417,16 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
         }
       default: break
       }
-      batch.append(event)
-      // One that is over makes room for a new one of the same peer.
-      if batch.count >= 64 { flushBatch() }
+      writer.write(DaemonMessage.event(event))
     }
-    flushBatch()
-    for port in ports.values.sorted(by: { $0.number < $1.number })
-    where session.port(port.kind, of: port.peer) !== port.port {
-      ports[port.number] = nil
+    // One that is over makes room for a new one of the same peer.
+    for port in ports where session.port(port.kind, of: port.peer) !== port.port {
+      _ = ports.removePort(port.number)
       for case .request(let request) in port.waiting { session.send(request) }
-      if let frame = try? Frame(DaemonMessage.portEnded(port.number)) { frame.write(to: &buffer) }
+      writer.write(DaemonMessage.portEnded(port.number))
     }
-    if buffer.readableBytes > 0 { channel.writeAndFlush(buffer, promise: nil) }
-    returnCredit()
+    writeCredit()
+    flush()
     if isReadHeldBack, unanswered.count < Self.mostRequests {
       isReadHeldBack = false
       channel.read()
@@ -422,11 +440,11 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private func announcement(
     _ kind: SendPort.Kind, _ peer: UUID, _ longest: Int, _ session: any BrokerSession
   ) -> DaemonMessage? {
-    guard let port = session.port(kind, of: peer), !ports.values.contains(where: { $0.port === port }) else {
+    guard let port = session.port(kind, of: peer), !ports.contains(where: { $0.port === port }) else {
       return nil
     }
     lastPort += 1
-    ports[lastPort] = Port(lastPort, kind, peer, port)
+    ports.append(Port(lastPort, kind, peer, port))
     return .port(lastPort, kind, peer: peer, longest: longest, credit: Self.credit)
   }
 }

@@ -5,7 +5,7 @@ import BindruneTransport
 /// `BINDRUNE_MANIFEST` names. An app without such a file has its executable's name as identifier, and nothing else.
 ///
 ///     { "identifier": "org.example.lock", "UIBackgroundModes": ["bluetooth-central"], "relaunch": ["/usr/bin/lock", "--background"] }
-public struct AppManifest: Codable, Equatable, Sendable {
+public struct AppManifest: Decodable, Equatable, Sendable {
   /// Names the app in all its runs: 1 … 128 letters, digits, dots, hyphens and underscores.
   public var identifier: String
   /// S19 … S22, with the key of an app's property list.
@@ -33,35 +33,30 @@ public struct AppManifest: Codable, Equatable, Sendable {
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     identifier = try container.decode(String.self, forKey: .identifier)
-    guard Self.isIdentifier(identifier) else {
-      throw DecodingError.dataCorruptedError(
-        forKey: .identifier, in: container,
-        debugDescription:
-          "an identifier has 1 … 128 letters, digits, dots, hyphens and underscores, and no dot in front")
-    }
     let modes = try container.decodeIfPresent([BackgroundMode].self, forKey: .backgroundModes) ?? []
     backgroundModes = Set(modes)
     relaunch = try container.decodeIfPresent([String].self, forKey: .relaunch)
-    if let relaunch, relaunch.first?.hasPrefix("/") != true {
-      throw DecodingError.dataCorruptedError(
-        forKey: .relaunch, in: container, debugDescription: "the command to relaunch begins with an absolute path")
-    }
     unit = try container.decodeIfPresent(String.self, forKey: .unit)
-    if let unit, !Self.isUnit(unit) {
+    if let (key, mistake) = mistake {
       throw DecodingError.dataCorruptedError(
-        forKey: .unit, in: container, debugDescription: "a unit is the name of a systemd service, such as lock.service")
-    }
-    if unit != nil, relaunch != nil {
-      throw DecodingError.dataCorruptedError(
-        forKey: .unit, in: container, debugDescription: "an app is relaunched by a command or by a unit, not by both")
+        forKey: CodingKeys(stringValue: key) ?? .identifier, in: container, debugDescription: mistake)
     }
   }
-  public func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: CodingKeys.self)
-    try container.encode(identifier, forKey: .identifier)
-    try container.encode(backgroundModes.sorted { $0.rawValue < $1.rawValue }, forKey: .backgroundModes)
-    try container.encodeIfPresent(relaunch, forKey: .relaunch)
-    try container.encodeIfPresent(unit, forKey: .unit)
+  /// A property that may not be as it is, and why.
+  var mistake: (key: String, why: String)? {
+    if !Self.isIdentifier(identifier) {
+      return (
+        "identifier", "an identifier has 1 … 128 letters, digits, dots, hyphens and underscores, and no dot in front"
+      )
+    }
+    if let relaunch, relaunch.first?.hasPrefix("/") != true {
+      return ("relaunch", "the command to relaunch begins with an absolute path")
+    }
+    if let unit, !Self.isUnit(unit) {
+      return ("unit", "a unit is the name of a systemd service, such as lock.service")
+    }
+    if unit != nil, relaunch != nil { return ("unit", "an app is relaunched by a command or by a unit, not by both") }
+    return nil
   }
   static func isIdentifier(_ name: String) -> Bool {
     (1...128).contains(name.utf8.count) && name.utf8.allSatisfy(isAllowed) && !name.hasPrefix(".")
@@ -116,5 +111,18 @@ extension AppManifest {
       (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
     return try ofProgram(
       at: executable, environment: AdapterChoice.variable, read: AdapterChoice.text(ofFile:))
+  }
+}
+
+extension Error {
+  /// Where in a JSON text, and what is wrong there.
+  var cause: String {
+    switch self as? DecodingError {
+    case .dataCorrupted(let context), .keyNotFound(_, let context), .typeMismatch(_, let context),
+      .valueNotFound(_, let context):
+      let path = context.codingPath.map(\.stringValue).joined(separator: ".")
+      return (path.isEmpty ? "" : "at \(path): ") + context.debugDescription
+    default: return "\(self)"
+    }
   }
 }

@@ -4,17 +4,16 @@ import BindruneWire
 import Dispatch
 import Glibc
 import Logging
+import NIOCore
 import SystemPackage
 
 /// What the daemon keeps of an app while the app, or the daemon itself, does not run.
-struct AppRecord: Codable, Equatable, Sendable {
-  struct Manager: Codable, Equatable, Sendable {
+struct AppRecord: Equatable, Sendable {
+  struct Manager: Equatable, Sendable {
     /// The name of its adapter.
     var adapter: String
     var manager: PreservedManager
   }
-  static var format: Int { 1 }
-  var format = Self.format
   var user: UInt32
   var manifest: AppManifest
   /// What its user has said about sharing data; nil: nobody was asked.
@@ -25,7 +24,50 @@ struct AppRecord: Codable, Equatable, Sendable {
   var isEmpty: Bool { mayShareData == nil && managers.isEmpty }
 }
 
-/// The records of all apps, a JSON file each, in a folder of the daemon: `USER-IDENTIFIER.json`.
+extension AppRecord: MessageRecord {
+  static var empty: AppRecord { AppRecord(user: 0, manifest: .empty) }
+  mutating func fields(_ visitor: inout some MessageVisitor) throws(FrameError) {
+    try visitor.field("User", &user)
+    try visitor.field("Manifest", &manifest)
+    try visitor.field("May Share Data", &mayShareData)
+    try visitor.field("Managers", &managers)
+  }
+}
+extension AppRecord.Manager: MessageRecord {
+  static var empty: Self { Self(adapter: "", manager: .empty) }
+  mutating func fields(_ visitor: inout some MessageVisitor) throws(FrameError) {
+    try visitor.field("Adapter", &adapter)
+    try visitor.field("Manager", &manager)
+  }
+}
+
+extension AppRecord {
+  /// Its file: these eight letters, the format's number, 2 octets, and the record as messages have it. Format 1 was JSON.
+  private static var letters: String { "bindrune" }
+  private static var format: UInt16 { 2 }
+
+  var octets: [UInt8] {
+    var writer = MessageWriter(), record = self
+    writer.writeHeader(Self.letters, Self.format)
+    try? record.visit(&writer)
+    return Array(writer.buffer.readableBytesView)
+  }
+  init(octets: [UInt8]) throws(FrameError) {
+    var buffer = ByteBuffer(bytes: octets)
+    guard buffer.readString(length: Self.letters.utf8.count) == Self.letters else {
+      throw FrameError("it is not a record of bindruned")
+    }
+    guard let format = buffer.readInteger(endianness: .little, as: UInt16.self), format == Self.format else {
+      throw FrameError("its format is not \(Self.format)")
+    }
+    var reader = MessageReader(buffer)
+    self = .empty
+    try visit(&reader)
+  }
+}
+
+/// The records of all apps, a file each, in a folder of the daemon: `USER-IDENTIFIER.record`. A JSON file of an earlier version becomes one:
+/// `AppRecord(json:)`.
 ///
 /// A change replaces the file, so that a reader finds the old record or the new one, whenever the daemon or the machine stops. A file that is
 /// damaged is renamed to `….damaged-N`, and its app begins anew. A change that cannot be written is tried again, with the next change or after
@@ -64,26 +106,41 @@ final class AppStore: @unchecked Sendable {
         "The folder \(folder) cannot be used for the state of apps (\(error)): mend that, or name another one with --state."
       )
     }
-    return names.filter { $0.hasSuffix(".json") }.compactMap { name in
-      let path = folder.appending(name)
-      do {
-        // Somebody could have put it there, or opened it, while the folder was open to others.
-        let text = try path.trustedContents(upTo: Self.longest)
-        let record = try JSONDecoder().decode(AppRecord.self, from: Data(text))
-        guard record.format == AppRecord.format else { throw FrameError("it has format \(record.format)") }
-        guard Self.name(record) == name else {
-          throw FrameError("it is the record of \(record.manifest.identifier.printable())")
-        }
-        return record
-      } catch {
-        setAside(path, Self.cause(error))
+    let records = names.compactMap { name in
+      read(name, ".record") { octets throws(FrameError) in try AppRecord(octets: octets) }
+    }
+    let known = Set(records.map(Self.name))
+    let migrated = names.compactMap { name -> AppRecord? in
+      if name.hasSuffix(".json"), known.contains(String(name.dropLast(5))) {
+        // The daemon has ended before it could remove it.
+        try? folder.appending(name).remove()
         return nil
       }
+      return read(name, ".json") { octets throws(FrameError) in try AppRecord(json: octets) }
+    }
+    for record in migrated { save(record) }
+    return records + migrated
+  }
+  /// Nil: it ends otherwise, or is damaged and set aside.
+  private func read(
+    _ name: String, _ ending: String, _ decode: ([UInt8]) throws(FrameError) -> AppRecord
+  ) -> AppRecord? {
+    guard name.hasSuffix(ending) else { return nil }
+    let path = folder.appending(name)
+    do {
+      // Somebody could have put it there, or opened it, while the folder was open to others.
+      let record = try decode(try path.trustedContents(upTo: Self.longest))
+      guard Self.name(record) + ending == name else {
+        throw FrameError("it is the record of \(record.manifest.identifier.printable())")
+      }
+      return record
+    } catch {
+      setAside(path, Self.cause(error))
+      return nil
     }
   }
   private static func cause(_ error: any Error) -> String {
     switch error {
-    case let error as DecodingError: error.cause
     case FilePath.DistrustedFile.planted(let planted): planted.cause
     default: "\(error)"
     }
@@ -142,7 +199,7 @@ final class AppStore: @unchecked Sendable {
       } catch {
         failures += 1
         logger.error(
-          "\(folder)/\(name) cannot be written (\(error)), so a restart would lose its change: free some space, or mend the folder."
+          "\(folder)/\(name).record cannot be written (\(error)), so a restart would lose its change: free some space, or mend the folder."
         )
       }
     }
@@ -154,15 +211,15 @@ final class AppStore: @unchecked Sendable {
     }
   }
   private func write(_ record: AppRecord?, _ name: String) throws {
-    let path = folder.appending(name)
+    let path = folder.appending(name + ".record"), old = folder.appending(name + ".json")
     if let record {
-      let encoder = JSONEncoder()
-      encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
-      return try path.replace(with: Array(try encoder.encode(record)), by: folder.appending("\(name).draft"))
+      try path.replace(with: record.octets, by: folder.appending(name + ".record.draft"))
+    } else if Self.isThere(path) {
+      try path.remove()
+      try folder.synchroniseFolder()
     }
-    if (try? path.stat(followTargetSymlink: false)) == nil { return }
-    try path.remove()
-    try folder.synchroniseFolder()
+    if Self.isThere(old) { try old.remove() }
   }
-  private static func name(_ record: AppRecord) -> String { "\(record.user)-\(record.manifest.identifier).json" }
+  private static func isThere(_ path: FilePath) -> Bool { (try? path.stat(followTargetSymlink: false)) != nil }
+  private static func name(_ record: AppRecord) -> String { "\(record.user)-\(record.manifest.identifier)" }
 }

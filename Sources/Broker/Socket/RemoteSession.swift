@@ -57,7 +57,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     let place: SendPort.Fence?
   }
   /// A port of this process, and what the daemon takes of it.
-  private final class Port {
+  private final class Port: NumberedPort {
     let number: UInt32
     let name: PortKey
     let port: SendPort
@@ -88,7 +88,11 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   private var channel: (any Channel)?
   private var isWelcome = false
   private var received = ByteBuffer()
-  private var ports: [UInt32: Port] = [:]
+  /// What is to be written, and what is being read: their memory is used again.
+  private var writer = MessageWriter()
+  private var taken: [Placed] = []
+  private var gathered: [BrokerEvent] = []
+  private var ports: [Port] = []
   private var failures = 0
   private var lastState = AdapterState.unknown
 
@@ -210,10 +214,9 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   // MARK: Writing
 
   private func write(_ message: AppMessage, to channel: any Channel) {
-    guard let frame = try? Frame(message) else { return }
-    var buffer = channel.allocator.buffer(capacity: 256)
-    frame.write(to: &buffer)
-    channel.writeAndFlush(buffer, promise: nil)
+    writer.clear()
+    writer.write(message)
+    channel.writeAndFlush(writer.buffer, promise: nil)
   }
   func channelWritabilityChanged(context: ChannelHandlerContext) { if context.channel.isWritable { drain() } }
 
@@ -221,48 +224,44 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   private func drain() {
     lock.withLock { isDrainScheduled = false }
     guard let channel, isWelcome, channel.isWritable else { return }
-    var buffer = channel.allocator.buffer(capacity: 4096)
+    writer.clear()
     var isProgress = true
     while isProgress {
-      isProgress = writeRequests(to: &buffer)
-      for port in ports.values.sorted(by: { $0.number < $1.number }) where writeValues(of: port, to: &buffer) {
-        isProgress = true
-      }
+      isProgress = writeRequests()
+      for port in ports where writeValues(of: port) { isProgress = true }
     }
-    if buffer.readableBytes > 0 { channel.writeAndFlush(buffer, promise: nil) }
+    if !writer.isEmpty { channel.writeAndFlush(writer.buffer, promise: nil) }
   }
   /// A request waits for the values that were offered before it on its line, and those behind it on the same line wait too.
-  private func writeRequests(to buffer: inout ByteBuffer) -> Bool {
-    let ready = lock.withLock { () -> [Placed] in
-      var blocked: Set<PortKey> = [], waiting: [Placed] = [], ready: [Placed] = []
-      for placed in requests {
-        let line = placed.request.line.map { PortKey(kind: $0.kind, peer: $0.peer) }
-        if let line, blocked.contains(line) || placed.place?.isReached == false {
-          blocked.insert(line)
-          waiting.append(placed)
-        } else {
-          ready.append(placed)
-        }
+  private func writeRequests() -> Bool {
+    lock.withLock { swap(&requests, &taken) }
+    if taken.isEmpty { return false }
+    var blocked: Set<PortKey> = [], waiting: [Placed] = []
+    for placed in taken {
+      let line = placed.request.line.map { PortKey(kind: $0.kind, peer: $0.peer) }
+      if let line, blocked.contains(line) || placed.place?.isReached == false {
+        blocked.insert(line)
+        waiting.append(placed)
+      } else {
+        writer.write(AppMessage.request(placed.request))
       }
-      requests = waiting
-      return ready
     }
-    for placed in ready {
-      guard let frame = try? Frame(AppMessage.request(placed.request)) else { continue }
-      frame.write(to: &buffer)
+    defer {
+      // Released here, after the requests: a fence that is gone lets the next values go.
+      taken.removeAll(keepingCapacity: true)
     }
-    // Released here, after the requests: a fence that is gone lets the next values go.
-    return !ready.isEmpty
+    // Before those that have come since.
+    if !waiting.isEmpty { lock.withLock { requests.insert(contentsOf: waiting, at: 0) } }
+    return waiting.count < taken.count
   }
-  private func writeValues(of port: Port, to buffer: inout ByteBuffer) -> Bool {
+  private func writeValues(of port: Port) -> Bool {
     var isAny = false
     while true {
       let (left, isEdge) = port.port.sendNext(now: .zero) { value, handle in
         let cost = value.count + Frame.costOfValue
         guard port.credit >= cost else { return false }
         port.credit -= cost
-        Frame.writeValueHeader(port.number, handle, value.count, to: &buffer)
-        unsafe value.withUnsafeBytes { _ = unsafe buffer.writeBytes($0) }
+        writer.writeValue(port.number, handle, value)
         isAny = true
         return true
       }
@@ -276,36 +275,55 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     var new = unwrapInboundIn(data)
-    received.writeBuffer(&new)
     do throws(FrameError) {
-      while let frame = try Frame.read(from: &received) { try take(frame) }
+      if received.readableBytes == 0 {
+        // Without a copy; the channel uses its buffer again.
+        while let frame = try Frame.read(from: &new) { try take(frame) }
+        if new.readableBytes > 0 { received.writeBuffer(&new) }
+      } else {
+        received.writeBuffer(&new)
+        while let frame = try Frame.read(from: &received) { try take(frame) }
+        received.discardReadBytes()
+      }
     } catch {
       Logger.adapter.error("bindruned has sent \(error)")
       context.close(promise: nil)
     }
-    received.discardReadBytes()
+    handOver()
+  }
+  /// Puts the events that have been read into the session's queue.
+  private func handOver() {
+    if gathered.isEmpty { return }
+    events.put(gathered)
+    gathered.removeAll(keepingCapacity: true)
   }
   private func take(_ frame: Frame) throws(FrameError) {
-    switch frame {
-    case .values(let peer, let handle, let values): events.put([.values(peer, handle, values)])
-    case .credit(let number, let octets):
-      ports[number]?.credit += Int(octets)
+    if frame.number == Frame.numberOfJSON {
+      return refused(
+        "bindruned has sent version 1 of the messages; this app has \(MessageVersions.ofThisProgram): "
+          + "install the same version of both.")
+    }
+    // A later version may have it.
+    guard let message = try DaemonMessage(frame) else { return }
+    if case .event(let event) = message {
+      note(event)
+      gathered.append(event)
+      return
+    }
+    handOver()
+    switch message {
+    case .welcome:
+      isWelcome = true
+      failures = 0
       drain()
-    case .value, .control, .line, .end: throw FrameError("a frame that only apps send")
-    case .message(let contents):
-      switch try Frame.decode(DaemonMessage.self, contents) {
-      case .welcome:
-        isWelcome = true
-        failures = 0
-        drain()
-      case .refused(let why): refused(why)
-      case .port(let number, let kind, let peer, let longest, let credit):
-        add(number, PortKey(kind: kind, peer: peer), longest, credit)
-      case .portEnded(let number): end(number, .linkEnded)
-      case .events(let new):
-        for event in new { note(event) }
-        events.put(new)
-      }
+    case .refused(let why): refused(why)
+    case .port(let number, let kind, let peer, let longest, let credit):
+      add(number, PortKey(kind: kind, peer: peer), longest, credit)
+    case .portEnded(let number): end(number, .linkEnded)
+    case .credit(let number, let octets):
+      ports.port(number)?.credit += Int(octets)
+      drain()
+    case .event: break
     }
   }
   /// What the event means for the ports.
@@ -328,18 +346,18 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
         self?.events.put([key.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer)])
       },
       wake: { [weak self] _ in self?.wake() })
-    ports[number] = Port(number, key, port, credit: credit)
+    ports.append(Port(number, key, port, credit: credit))
     lock.withLock { open[key] = isClosed ? nil : port }
   }
   private func end(_ number: UInt32, _ error: BluetoothError) {
-    guard let ended = ports.removeValue(forKey: number) else { return }
+    guard let ended = ports.removePort(number) else { return }
     lock.withLock { if open[ended.name] === ended.port { open[ended.name] = nil } }
     ended.port.close(error)
     // Its fences are reached now.
     drain()
   }
   private func endPorts(_ error: BluetoothError) {
-    for number in ports.keys.sorted() { end(number, error) }
+    for port in ports { end(port.number, error) }
   }
 }
 
