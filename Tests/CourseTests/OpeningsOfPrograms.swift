@@ -22,7 +22,7 @@ private func adapters() {
   // example BindruneAdapters: BindruneAdapters
   let survey = AdapterSurvey()
   for adapter in survey.adapters {
-    print(adapter.name, adapter.address ?? "?", adapter.product ?? "")
+    print(adapter.name, adapter.bus ?? "?", adapter.product ?? "")
     if let obstacle = survey.obstacle(to: adapter.number) { print("  \(obstacle)") }
   }
   // end
