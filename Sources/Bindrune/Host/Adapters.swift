@@ -4,7 +4,7 @@ import BindruneAdapters
 extension BluetoothHost {
   /// The adapters of this machine, and what keeps one from being opened: a snapshot, read within some milliseconds.
   ///
-  ///     for adapter in BluetoothHost.surveyAdapters().adapters { print(adapter.name, adapter.address ?? "?") }
+  ///     for adapter in BluetoothHost.surveyAdapters().adapters { print(adapter.name, adapter.product ?? "") }
   public static func surveyAdapters() -> AdapterSurvey { AdapterSurvey() }
   /// What must hold to open `adapter`, in the order in which a user would fix it: this process's rights, then the
   /// adapter's state. Nothing is opened.
