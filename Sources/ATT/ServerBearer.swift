@@ -463,7 +463,12 @@ extension ATTPDU {
     case .readBlobRequest(let m): m.attributeHandle
     case .writeRequest(let m): m.attributeHandle
     case .prepareWriteRequest(let m): m.attributeHandle
-    default: AttributeHandle()
+    case .errorResponse, .exchangeMTURequest, .exchangeMTUResponse, .findInformationResponse, .findByTypeValueResponse,
+      .readByTypeResponse, .readResponse, .readBlobResponse, .readMultipleRequest, .readMultipleResponse,
+      .readByGroupTypeResponse, .writeResponse, .prepareWriteResponse, .executeWriteRequest, .executeWriteResponse,
+      .handleValueNotification, .handleValueIndication, .handleValueConfirmation, .readMultipleVariableRequest,
+      .readMultipleVariableResponse, .multipleHandleValueNotification, .writeCommand, .signedWriteCommand:
+      AttributeHandle()
     }
   }
 }

@@ -353,7 +353,13 @@ public struct Client: AttributeClient, ~Copyable {
       while let tuple = cursor.next(in: packet) {
         keep(tuple.attributeHandle, tuple.attributeValue, packet, .notification)
       }
-    default: break
+    case .errorResponse, .exchangeMTURequest, .exchangeMTUResponse, .findInformationRequest, .findInformationResponse,
+      .findByTypeValueRequest, .findByTypeValueResponse, .readByTypeRequest, .readByTypeResponse, .readRequest,
+      .readResponse, .readBlobRequest, .readBlobResponse, .readMultipleRequest, .readMultipleResponse,
+      .readByGroupTypeRequest, .readByGroupTypeResponse, .writeRequest, .writeResponse, .prepareWriteRequest,
+      .prepareWriteResponse, .executeWriteRequest, .executeWriteResponse, .handleValueConfirmation,
+      .readMultipleVariableRequest, .readMultipleVariableResponse, .writeCommand, .signedWriteCommand:
+      break
     }
   }
 
@@ -371,7 +377,13 @@ public struct Client: AttributeClient, ~Copyable {
       while let tuple = cursor.next(in: packet) {
         effects.append(.ignored(.notEncrypted(tuple.attributeHandle)))
       }
-    default: break
+    case .errorResponse, .exchangeMTURequest, .exchangeMTUResponse, .findInformationRequest, .findInformationResponse,
+      .findByTypeValueRequest, .findByTypeValueResponse, .readByTypeRequest, .readByTypeResponse, .readRequest,
+      .readResponse, .readBlobRequest, .readBlobResponse, .readMultipleRequest, .readMultipleResponse,
+      .readByGroupTypeRequest, .readByGroupTypeResponse, .writeRequest, .writeResponse, .prepareWriteRequest,
+      .prepareWriteResponse, .executeWriteRequest, .executeWriteResponse, .handleValueConfirmation,
+      .readMultipleVariableRequest, .readMultipleVariableResponse, .writeCommand, .signedWriteCommand:
+      break
     }
   }
 

@@ -297,7 +297,14 @@ extension DatabaseHash {
     case .errorResponse(let error) where error.errorCode == .attributeNotFound: return .databaseHash(nil)
     case .errorResponse(let error):
       return .failed(.att(error.errorCode, ReadByTypeRequest.opcode, error.attributeHandleInError))
-    default: return .failed(.malformedResponse(.unexpectedResponse))
+    case .exchangeMTURequest, .exchangeMTUResponse, .findInformationRequest, .findInformationResponse,
+      .findByTypeValueRequest, .findByTypeValueResponse, .readByTypeRequest, .readRequest, .readResponse,
+      .readBlobRequest, .readBlobResponse, .readMultipleRequest, .readMultipleResponse, .readByGroupTypeRequest,
+      .readByGroupTypeResponse, .writeRequest, .writeResponse, .prepareWriteRequest, .prepareWriteResponse,
+      .executeWriteRequest, .executeWriteResponse, .handleValueNotification, .handleValueIndication,
+      .handleValueConfirmation, .readMultipleVariableRequest, .readMultipleVariableResponse,
+      .multipleHandleValueNotification, .writeCommand, .signedWriteCommand:
+      return .failed(.malformedResponse(.unexpectedResponse))
     }
   }
 }

@@ -198,7 +198,9 @@ struct Discovery {
       case (.declarations, .readResponse(let value)): declaration(value.attributeValue, packet)
       case (.characteristics, .readByTypeResponse(let list)): try characteristics(list, packet)
       case (.descriptors, .findInformationResponse(let list)): try descriptors(list, packet)
-      default: throw .malformedResponse(.unexpectedResponse)
+      case (.primaryServices, _), (.secondaryServices, _), (.services, _), (.includes, _), (.declarations, _),
+        (.characteristics, _), (.descriptors, _), (.finished, _):
+        throw .malformedResponse(.unexpectedResponse)
       }
     } catch { return .failed(error) }
     return stage == .finished ? .finished : .again
@@ -210,7 +212,9 @@ struct Discovery {
     case (_, .attributeNotFound), (.secondaryServices, .unsupportedGroupType),
       (.secondaryServices, .requestNotSupported):
       endStage()
-    default: throw .att(error.errorCode, opcode, error.attributeHandleInError)
+    case (.primaryServices, _), (.secondaryServices, _), (.services, _), (.includes, _), (.characteristics, _),
+      (.descriptors, _), (.finished, _):
+      throw .att(error.errorCode, opcode, error.attributeHandleInError)
     }
   }
 

@@ -346,7 +346,9 @@ struct Procedure {
     // The bearer reports a malformed response as invalid PDU: the server may have queued the part.
     case (.preparing, .invalidPDU), (.executing, _): mayHavePrepared()
     case (.readingByType, .attributeNotFound) where !octets.isEmpty: return .values
-    default: break
+    case (.readingHash, _), (.discovering, _), (.reading, _), (.readingByType, _), (.readingMultiple, _), (.writing, _),
+      (.preparing, _), (.emptying, _), (.rollingBack, _), (.finished, _):
+      break
     }
     return failure
   }

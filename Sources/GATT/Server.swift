@@ -116,7 +116,12 @@ public struct Server: AttributeServer, ~Copyable {
       case .readMultipleVariableRequest(let request):
         return try readMultiple(
           request.setOfHandles.octets, in: packet, ReadMultipleVariableRequest.opcode, session, &response)
-      default: throw Refusal(.requestNotSupported)
+      case .errorResponse, .exchangeMTURequest, .exchangeMTUResponse, .findInformationResponse,
+        .findByTypeValueResponse, .readByTypeResponse, .readResponse, .readBlobResponse, .readMultipleResponse,
+        .readByGroupTypeResponse, .writeResponse, .prepareWriteResponse, .executeWriteResponse,
+        .handleValueNotification, .handleValueIndication, .handleValueConfirmation, .readMultipleVariableResponse,
+        .multipleHandleValueNotification, .writeCommand, .signedWriteCommand:
+        throw Refusal(.requestNotSupported)
       }
     } catch {
       response.truncate(to: start)
@@ -134,7 +139,14 @@ public struct Server: AttributeServer, ~Copyable {
       guard let signature = verify(command, packet, session) else { return }
       write(
         command.attributeHandle, packet.extracting(command.attributeValue.range), session, signature: signature)
-    default: break
+    case .errorResponse, .exchangeMTURequest, .exchangeMTUResponse, .findInformationRequest, .findInformationResponse,
+      .findByTypeValueRequest, .findByTypeValueResponse, .readByTypeRequest, .readByTypeResponse, .readRequest,
+      .readResponse, .readBlobRequest, .readBlobResponse, .readMultipleRequest, .readMultipleResponse,
+      .readByGroupTypeRequest, .readByGroupTypeResponse, .writeRequest, .writeResponse, .prepareWriteRequest,
+      .prepareWriteResponse, .executeWriteRequest, .executeWriteResponse, .handleValueNotification,
+      .handleValueIndication, .handleValueConfirmation, .readMultipleVariableRequest, .readMultipleVariableResponse,
+      .multipleHandleValueNotification:
+      break
     }
   }
   @inline(__always)

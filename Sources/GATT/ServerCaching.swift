@@ -236,7 +236,13 @@ extension ATTPDU {
       let isDiscovery = request.attributeType == .include || request.attributeType == .characteristic
       let isAll = request.startingHandle == HandleRange.all.first && request.endingHandle == HandleRange.all.last
       return isDiscovery || isAll ? nil : request.startingHandle
-    default: return nil
+    case .errorResponse, .exchangeMTURequest, .exchangeMTUResponse, .findInformationRequest, .findInformationResponse,
+      .findByTypeValueRequest, .findByTypeValueResponse, .readByTypeResponse, .readResponse, .readBlobResponse,
+      .readMultipleResponse, .readByGroupTypeRequest, .readByGroupTypeResponse, .writeResponse, .prepareWriteResponse,
+      .executeWriteRequest, .executeWriteResponse, .handleValueNotification, .handleValueIndication,
+      .handleValueConfirmation, .readMultipleVariableResponse, .multipleHandleValueNotification, .writeCommand,
+      .signedWriteCommand:
+      return nil
     }
   }
 }
