@@ -103,7 +103,9 @@ struct Distribution: Sendable {
       result.peers.identityAddress = identity
       isIdentityOpen = agreement.settings.asksIdentity
     case .signingInformation(let m): result.peers.csrk = SecurityKey(m.signatureKey.number)
-    default: return false
+    case .pairingRequest, .pairingResponse, .pairingConfirm, .pairingRandom, .pairingFailed, .securityRequest,
+      .pairingPublicKey, .pairingDHKeyCheck, .pairingKeypressNotification:
+      return false
     }
     return true
   }

@@ -103,7 +103,7 @@ extension SecurityManager {
       encrypt(agreement, with: LinkKey(key: stk, usesDebugKey: false))
     case (.pairingKeypressNotification(let message), _) where agreement.notifiesKeypresses:
       show(message.notificationType, agreement, now)
-    default: unexpected(message.code, now)
+    case (_, .awaitingPasskey), (_, .awaitingConfirm), (_, .awaitingRandom): unexpected(message.code, now)
     }
   }
   /// The device that displays the passkey shows what is entered on the other.

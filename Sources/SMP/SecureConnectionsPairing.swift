@@ -119,7 +119,9 @@ extension SecurityManager {
 
     case (.pairingKeypressNotification(let message), _) where pairing.agreement.notifiesKeypresses:
       show(message.notificationType, pairing.agreement, now)
-    default: unexpected(message.code, now)
+    case (_, .awaitingPublicKey), (_, .awaitingPasskey), (_, .awaitingConfirm), (_, .awaitingRandom),
+      (_, .awaitingComparison), (_, .awaitingCheck):
+      unexpected(message.code, now)
     }
   }
 

@@ -142,7 +142,9 @@ public struct SecurityManager: ~Copyable {
     case .pairing(.distributing(var distribution), _) where distribution.isIdentityOpen:
       distribution.acceptIdentity()
       sendKeys(of: distribution, now)
-    default: return false
+    case .idle, .awaitingPairing, .silent, .pairing(.awaitingResponse, _), .pairing(.legacy, _),
+      .pairing(.secureConnections, _), .pairing(.awaitingEncryption, _), .pairing(.distributing, _):
+      return false
     }
     return true
   }
@@ -165,7 +167,9 @@ public struct SecurityManager: ~Copyable {
         return true
       }
       beginRounds(pairing, keys, passkey, peersConfirm: confirm, now, &chance)
-    default: return false
+    case .idle, .awaitingPairing, .silent, .pairing(.awaitingResponse, _), .pairing(.awaitingConsent, _),
+      .pairing(.awaitingEncryption, _), .pairing(.distributing, _):
+      return false
     }
     return true
   }
@@ -187,7 +191,9 @@ public struct SecurityManager: ~Copyable {
     case .pairing(.secureConnections(let pairing), _):
       guard case .awaitingPasskey = pairing.step else { return false }
       agreement = pairing.agreement
-    default: return false
+    case .idle, .awaitingPairing, .silent, .pairing(.awaitingResponse, _), .pairing(.awaitingConsent, _),
+      .pairing(.awaitingEncryption, _), .pairing(.distributing, _):
+      return false
     }
     if agreement.notifiesKeypresses, outgoing.count < Self.mostOutgoing {
       send(.pairingKeypressNotification(PairingKeypressNotification(key)), now)
@@ -224,8 +230,10 @@ public struct SecurityManager: ~Copyable {
     case .pairing(.awaitingEncryption(let agreement, let key), _):
       guard isEncrypted else { return end(.encryptionFailed, now) }
       distribute(agreement, key, now, &chance)
-    case .pairing(.distributing, _) where !isEncrypted: end(.encryptionFailed, now)
-    default: break
+    case .pairing(.distributing, _): if !isEncrypted { end(.encryptionFailed, now) }
+    case .idle, .awaitingPairing, .silent, .pairing(.awaitingResponse, _), .pairing(.awaitingConsent, _),
+      .pairing(.legacy, _), .pairing(.secureConnections, _):
+      break
     }
   }
   /// Peripheral: the key that the pairing has made and that the Central now asks for. `nil`: not one of this pairing's.
@@ -276,7 +284,9 @@ public struct SecurityManager: ~Copyable {
     case (.pairing(.legacy(let pairing), _), _): receive(message, in: pairing, now, &chance)
     case (.pairing(.secureConnections(let pairing), _), _): receive(message, in: pairing, now, &chance)
     case (.pairing(.distributing(let distribution), _), _): receive(message, in: distribution, now)
-    default: unexpected(code, now)
+    case (.idle, _), (.awaitingPairing, _), (.pairing(.awaitingResponse, _), _), (.pairing(.awaitingConsent, _), _),
+      (.pairing(.awaitingEncryption, _), _), (.silent, _):
+      unexpected(code, now)
     }
   }
   private mutating func receiveMalformed(_ code: SMPCode, _ reason: WireError.Reason, _ now: Instant) {
