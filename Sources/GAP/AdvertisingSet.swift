@@ -237,7 +237,7 @@ struct AdvertisingSet {
       .data(start + Self.longestPiece)
     case .scanResponse(let start) where start + Self.longestPiece < target.payloads.scanResponse.count:
       .scanResponse(start + Self.longestPiece)
-    default: nil
+    case .data, .scanResponse, .removal, .parameters, .address, .enable: nil
     }
   }
   /// Vol 4, Part E, §7.8.54, §7.8.55: data of one command; and the scan response of scannable extended PDUs, which is

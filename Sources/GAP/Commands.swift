@@ -40,7 +40,7 @@ extension HostCore {
     precondition(Command.opcode != Reset.opcode, "start resets the controller")
     let number = applicationCommands.append(id)
     do throws(WireError) {
-      try hci.send(command, from: source, tag: Tag.application | UInt32(number), now: now)
+      try hci.send(command, from: source, tag: Sender.application.tag(number), now: now)
     } catch {
       _ = applicationCommands.remove(number)
       throw error

@@ -4,28 +4,35 @@ import HCI
 
 // What the controller says, and which part of the host it is for: indications of HCI, ends of commands, events.
 extension HostCore {
-  /// The sender of a command; the lower 16 bits are a connection handle, or an advertising handle, if there is one.
-  enum Tag {
-    static var scanner: UInt32 { 0x1_0000 }
-    static var advertiser: UInt32 { 0x2_0000 }
-    static var connections: UInt32 { 0x3_0000 }
-    static var address: UInt32 { 0x4_0000 }
-    static var disconnect: UInt32 { 0x5_0000 }
-    static var unanswered: UInt32 { 0x6_0000 }
-    static var update: UInt32 { 0x7_0000 }
-    static var privacy: UInt32 { 0x8_0000 }
-    static var rssi: UInt32 { 0x11_0000 }
-    static var phys: UInt32 { 0x12_0000 }
-    static var phyUpdate: UInt32 { 0x13_0000 }
-    static var defaultPHYs: UInt32 { 0x14_0000 }
-    static var application: UInt32 { 0x15_0000 }
-    static var encryption: UInt32 { 0x16_0000 }
-    static var parametersReply: UInt32 { 0x17_0000 }
+  /// Who has sent a command: the upper half of its tag. The lower half is a connection handle, or an advertising handle,
+  /// or the number of an application's command, if there is one.
+  enum Sender: UInt16, BitwiseCopyable {
+    case scanner = 1
+    case advertiser
+    case connections
+    case address
+    case disconnect
+    case unanswered
+    case update
+    case privacy
+    case rssi
+    case phys
+    case phyUpdate
+    case defaultPHYs
+    case application
+    case encryption
+    case parametersReply
+
+    var tag: UInt32 { UInt32(rawValue) << 16 }
+    func tag(_ number: UInt16) -> UInt32 { tag | UInt32(number) }
+    func tag(_ link: ConnectionHandle) -> UInt32 { tag(link.rawValue) }
     /// An application asked for the command, and learns that it has failed.
-    static func mayFail(_ sender: UInt32) -> Bool {
-      switch sender {
-      case rssi, phys, phyUpdate, defaultPHYs, application: true
-      default: false
+    var mayFail: Bool {
+      switch self {
+      case .rssi, .phys, .phyUpdate, .defaultPHYs, .application: true
+      case .scanner, .advertiser, .connections, .address, .disconnect, .unanswered, .update, .privacy, .encryption,
+        .parametersReply:
+        false
       }
     }
   }
@@ -60,7 +67,7 @@ extension HostCore {
     use(privacy.makeAddress(not: info.address).map { PeerAddress($0, .random) } ?? identityAddress)
     guard ownAddress.isRandom else { return run() }
     let command = LESetRandomAddress.with { $0.randomAddress = ownAddress.address }
-    hci.send(command, tag: Tag.address, mayBeRefused: false, now: now)
+    hci.send(command, tag: Sender.address.tag, mayBeRefused: false, now: now)
     phase = .settingAddress
   }
   private mutating func run() {
@@ -80,39 +87,40 @@ extension HostCore {
   // MARK: Ends of commands
 
   private mutating func handle(_ outcome: CommandOutcome, in packet: Span<UInt8>, _ now: Instant) {
-    let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag)), sender = outcome.tag & 0xFFFF_0000
+    let sender = Sender(rawValue: UInt16(truncatingIfNeeded: outcome.tag >> 16))
+    let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag)),
+      isDone = outcome.status == .success
     // The queue had no room for a command of the core's own: the controller accepts none, and our state and its state
     // differ from now on.
-    if outcome.ending == .aborted, !Tag.mayFail(sender) { return controllerFailed(.memoryCapacityExceeded, now) }
+    if outcome.ending == .aborted, sender?.mayFail != true { return controllerFailed(.memoryCapacityExceeded, now) }
     switch sender {
-    case Tag.scanner: report(scanner.completed(outcome, hci: &hci, now: now), now)
-    case Tag.advertiser:
+    case .scanner: report(scanner.completed(outcome, hci: &hci, now: now), now)
+    case .advertiser:
       advertiser.completed(outcome, hci: &hci, now: now)
       reportAdvertising()
-    case Tag.connections:
+    case .connections:
       connections.answered(outcome, hci: &hci, now: now)
       reportFailedConnections()
-    case Tag.address where phase == .settingAddress:
-      // Without an address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
-      if outcome.status == .success {
-        run()
-      } else {
-        startFailed(outcome.timedOut ? .timedOut(outcome.opcode) : .refused(outcome.opcode, outcome.status))
-      }
-    case Tag.privacy: privacyChanged(outcome)
-    case Tag.disconnect where outcome.status != .success: disconnectRefused(handle, outcome, now)
-    case Tag.update where outcome.status != .success: updateRefused(handle, outcome.status, now)
-    case Tag.parametersReply where outcome.status != .success: peersUpdateEnded(handle)
-    case Tag.rssi: rssiRead(outcome, handle, in: packet)
-    case Tag.phys: physRead(outcome, handle, in: packet)
-    case Tag.phyUpdate where outcome.status != .success:
-      phyUpdateEnded(handle, .failed(outcome.failure(of: .setPHYs)))
-    case Tag.defaultPHYs: defaultPHYsSet(outcome)
-    case Tag.encryption where outcome.status != .success:
-      encryptionRefused(handle, outcome, now)
-    case Tag.application: applicationCommandEnded(outcome, in: packet)
-    default: break
+    case .address: addressSet(outcome)
+    case .privacy: privacyChanged(outcome)
+    // An event follows a command that the controller has accepted.
+    case .disconnect: if !isDone { disconnectRefused(handle, outcome, now) }
+    case .update: if !isDone { updateRefused(handle, outcome.status, now) }
+    case .parametersReply: if !isDone { peersUpdateEnded(handle) }
+    case .phyUpdate: if !isDone { phyUpdateEnded(handle, .failed(outcome.failure(of: .setPHYs))) }
+    case .encryption: if !isDone { encryptionRefused(handle, outcome, now) }
+    case .rssi: rssiRead(outcome, handle, in: packet)
+    case .phys: physRead(outcome, handle, in: packet)
+    case .defaultPHYs: defaultPHYsSet(outcome)
+    case .application: applicationCommandEnded(outcome, in: packet)
+    case .unanswered, nil: break
     }
+  }
+  /// Without an address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
+  private mutating func addressSet(_ outcome: CommandOutcome) {
+    guard phase == .settingAddress else { return }
+    if outcome.status == .success { return run() }
+    startFailed(outcome.timedOut ? .timedOut(outcome.opcode) : .refused(outcome.opcode, outcome.status))
   }
 
   // MARK: Events
@@ -136,8 +144,8 @@ extension HostCore {
         event.status, event.connectionHandle, event.role, names.address,
         onAir: other.value == 0 ? names.onAir : PeerAddress(other, .random),
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
-    case .disconnectionComplete(let event) where event.status == .success:
-      linkDown(event.connectionHandle, event.reason, now)
+    case .disconnectionComplete(let event):
+      if event.status == .success { linkDown(event.connectionHandle, event.reason, now) }
     case .leConnectionUpdateComplete(let event):
       updateComplete(
         event.status, event.connectionHandle,
@@ -160,7 +168,11 @@ extension HostCore {
     case .hardwareError(let event):
       emit(.violation(nil, .hardwareError(event.hardwareCode)))
       controllerFailed(.hardwareFailure, now)
-    default: break
+    // Of no consequence here: HCI has handled the answers and credits, and the host asks for none of the others.
+    case .readRemoteVersionInformationComplete, .commandComplete, .commandStatus, .numberOfCompletedPackets,
+      .dataBufferOverflow, .leReadRemoteFeaturesComplete, .leDirectedAdvertisingReport, .leScanTimeout,
+      .leScanRequestReceived, .unknownLE, .vendor, .unknown:
+      break
     }
   }
 }

@@ -106,7 +106,7 @@ extension HostCore {
   ) {
     let handle = upper.links[index].handle
     upper.links[index].protection.expectEncryption(strength, source, now: now)
-    send(key.key, tag: Tag.encryption | UInt32(handle.rawValue), now) { octets in
+    send(key.key, tag: Sender.encryption.tag(handle), now) { octets in
       LEEnableEncryption.with {
         $0.connectionHandle = handle
         $0.randomNumber = LongTermKeyRand(rawValue: key.rand)
@@ -134,7 +134,7 @@ extension HostCore {
       let (key, strength, source) = upper.links[index].protection.key(ediv: ediv, rand: rand, of: bondOfPeer(at: index))
     else { return refuseKey(event.connectionHandle, now) }
     upper.links[index].protection.expectEncryption(strength, source, now: now)
-    send(key, tag: Tag.encryption | UInt32(event.connectionHandle.rawValue), now) { octets in
+    send(key, tag: Sender.encryption.tag(event.connectionHandle), now) { octets in
       LELongTermKeyRequestReply.with {
         $0.connectionHandle = event.connectionHandle
         $0.longTermKey = octets
@@ -145,7 +145,7 @@ extension HostCore {
   /// Vol 4, Part E, §7.8.26.
   private mutating func refuseKey(_ handle: ConnectionHandle, _ now: Instant) {
     let command = LELongTermKeyRequestNegativeReply.with { $0.connectionHandle = handle }
-    hci.send(command, tag: Tag.unanswered, mayBeRefused: false, now: now)
+    hci.send(command, tag: Sender.unanswered.tag, mayBeRefused: false, now: now)
   }
 
   // MARK: What the controller says

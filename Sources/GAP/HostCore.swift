@@ -27,9 +27,9 @@ public struct HostCore: ~Copyable {
   var l2cap = L2CAPLayer()
   @usableFromInline var upper: UpperLayers
   var scans = Scans()
-  var scanner = Scanner(tag: Tag.scanner)
-  var advertiser = Advertiser(tag: Tag.advertiser)
-  var connections = Connections(tag: Tag.connections)
+  var scanner = Scanner(tag: Sender.scanner.tag)
+  var advertiser = Advertiser(tag: Sender.advertiser.tag)
+  var connections = Connections(tag: Sender.connections.tag)
   var privacy: Privacy
   var peers = Peers()
   var bonds = Bonds()
@@ -65,7 +65,7 @@ public struct HostCore: ~Copyable {
   ) {
     self.configuration = configuration
     self.hasChance = hasChance
-    privacy = Privacy(configuration.addressPolicy, addresses, tag: Tag.privacy)
+    privacy = Privacy(configuration.addressPolicy, addresses, tag: Sender.privacy.tag)
     var hciConfiguration = HCILayer.Configuration()
     hciConfiguration.prefersExtendedCommands = configuration.prefersExtendedCommands
     hci = HCILayer(configuration: hciConfiguration)

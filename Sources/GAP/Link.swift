@@ -249,7 +249,7 @@ extension SendAnswer {
     case (.closed, _), (_, .closed): .closed
     case (.full, _), (_, .full): .full
     case (.cut, _): self
-    default: other
+    case (.queued, _): other
     }
   }
 }

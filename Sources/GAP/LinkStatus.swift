@@ -30,7 +30,7 @@ extension HostCore {
     upper.links[index].requests.rssi.append(id)
     guard upper.links[index].requests.rssi.count == 1 else { return }
     let command = ReadRSSI.with { $0.handle = upper.links[index].handle }
-    hci.send(command, tag: Tag.rssi | UInt32(command.handle.rawValue), now: now)
+    hci.send(command, tag: Sender.rssi.tag(command.handle), now: now)
     drain(now)
   }
   /// The modulations in use. Ends with `.completed(id, .phys)`. Vol 4, Part E, §7.8.47.
@@ -39,7 +39,7 @@ extension HostCore {
     upper.links[index].requests.phys.append(id)
     guard upper.links[index].requests.phys.count == 1 else { return }
     let command = LEReadPHY.with { $0.connectionHandle = upper.links[index].handle }
-    hci.send(command, tag: Tag.phys | UInt32(command.connectionHandle.rawValue), now: now)
+    hci.send(command, tag: Sender.phys.tag(command.connectionHandle), now: now)
     drain(now)
   }
   /// Asks for other modulations. Ends with `.completed(id, .phys)`: those then in use, which may be unchanged, after a
@@ -57,7 +57,7 @@ extension HostCore {
       $0.rxPHYs = wanted.receive ?? []
       $0.phyOptions = wanted.coding
     }
-    hci.send(command, tag: Tag.phyUpdate | UInt32(command.connectionHandle.rawValue), now: now)
+    hci.send(command, tag: Sender.phyUpdate.tag(command.connectionHandle), now: now)
     drain(now)
   }
   /// Sets the preferred modulations of future links; existing links are unaffected. Ends with `.completed(id, .done)`.
@@ -71,7 +71,7 @@ extension HostCore {
       $0.txPHYs = wanted.transmit ?? []
       $0.rxPHYs = wanted.receive ?? []
     }
-    hci.send(command, tag: Tag.defaultPHYs, now: now)
+    hci.send(command, tag: Sender.defaultPHYs.tag, now: now)
     drain(now)
   }
   /// Octets in one packet on the air; nil if there is no such link.

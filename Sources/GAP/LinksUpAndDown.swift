@@ -79,7 +79,7 @@ extension HostCore {
         $0.txOctets = controller.maximumTxOctets
         $0.txTime = controller.maximumTxTime
       }
-      hci.send(command, tag: Tag.unanswered, mayBeRefused: false, now: now)
+      hci.send(command, tag: Sender.unanswered.tag, mayBeRefused: false, now: now)
     }
     emit(.linkUp(id, peer, role, parameters))
     return id
@@ -132,7 +132,7 @@ extension HostCore {
       $0.connectionHandle = handle
       $0.reason = reason
     }
-    hci.send(command, tag: Tag.disconnect | UInt32(handle.rawValue), mayBeRefused: false, now: now)
+    hci.send(command, tag: Sender.disconnect.tag(handle), mayBeRefused: false, now: now)
   }
   /// Vol 4, Part E, §7.1.6.
   mutating func disconnectRefused(_ handle: ConnectionHandle, _ outcome: CommandOutcome, _ now: Instant) {

@@ -80,7 +80,7 @@ extension HostCore {
       $0.maxLatency = wanted.latency
       $0.supervisionTimeout = wanted.timeout
     }
-    hci.send(command, tag: Tag.update | UInt32(handle.rawValue), mayBeRefused: false, now: now)
+    hci.send(command, tag: Sender.update.tag(handle), mayBeRefused: false, now: now)
   }
   private mutating func updateOverL2CAP(
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
@@ -156,7 +156,7 @@ extension HostCore {
       let command = LERemoteConnectionParameterRequestNegativeReply.with {
         $0.connectionHandle = event.connectionHandle
       }
-      return hci.send(command, tag: Tag.unanswered, mayBeRefused: false, now: now)
+      return hci.send(command, tag: Sender.unanswered.tag, mayBeRefused: false, now: now)
     }
     let command = LERemoteConnectionParameterRequestReply.with {
       $0.connectionHandle = event.connectionHandle
@@ -170,7 +170,7 @@ extension HostCore {
         id: nil, wanted: request, way: .peers, deadline: now + ParameterUpdate.timeout)
       withLink(at: index) { $0.update = update }
     }
-    let tag = Tag.parametersReply | UInt32(event.connectionHandle.rawValue)
+    let tag = Sender.parametersReply.tag(event.connectionHandle)
     hci.send(command, tag: tag, mayBeRefused: false, now: now)
   }
   /// The peer's request does not disturb an update in progress: there is none, or it is the central's answer to our own.
