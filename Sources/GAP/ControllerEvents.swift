@@ -22,6 +22,7 @@ extension HostCore {
     case application
     case encryption
     case parametersReply
+    case dataLength
 
     var tag: UInt32 { UInt32(rawValue) << 16 }
     func tag(_ number: UInt16) -> UInt32 { tag | UInt32(number) }
@@ -31,7 +32,7 @@ extension HostCore {
       switch self {
       case .rssi, .phys, .phyUpdate, .defaultPHYs, .application: true
       case .scanner, .advertiser, .connections, .address, .disconnect, .unanswered, .update, .privacy, .encryption,
-        .parametersReply:
+        .parametersReply, .dataLength:
         false
       }
     }
@@ -109,6 +110,7 @@ extension HostCore {
     case .parametersReply: if !isDone { peersUpdateEnded(handle) }
     case .phyUpdate: if !isDone { phyUpdateEnded(handle, .failed(outcome.failure(of: .setPHYs))) }
     case .encryption: if !isDone { encryptionRefused(handle, outcome, now) }
+    case .dataLength: procedureEnded(.dataLengthUpdate, handle)
     case .rssi: rssiRead(outcome, handle, in: packet)
     case .phys: physRead(outcome, handle, in: packet)
     case .defaultPHYs: defaultPHYsSet(outcome)

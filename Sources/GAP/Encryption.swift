@@ -14,7 +14,7 @@ extension HostCore {
   /// Encrypts the link with the bond's key; a Peripheral asks the Central to. Ends with `.completed(id, .secured)`.
   public mutating func encrypt(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    if upper.links[index].protection.isIdle {
+    if upper.links[index].isSecurityIdle {
       guard let bond = bondOfPeer(at: index), begin(with: bond, at: index, now) else {
         return emit(.completed(id, .failed(.notBonded)))
       }
@@ -42,8 +42,9 @@ extension HostCore {
   /// The link ends: so does what was in progress on it. When a controller has waited for an answer of the other for 40 s,
   /// the link ends with 0x22: Vol 6, Part B, §5.2.
   mutating func unprotect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
-    let link = upper.links[index].facts, (wasEncrypting, hadDelivery) = upper.links[index].protection.close(now: now)
-    if wasEncrypting, reason == .lmpOrLLResponseTimeout { emit(.encryptionFailed(link.id, reason)) }
+    let link = upper.links[index].facts, source = upper.links[index].procedures.endEncryption()
+    let hadDelivery = upper.links[index].protection.close(now: now)
+    if source == .bond, reason == .lmpOrLLResponseTimeout { emit(.encryptionFailed(link.id, reason)) }
     if hadDelivery {
       emit(.pairingEnded(link.id, .linkClosed))
       ended(at: index, .pairingFailed(.linkClosed))
@@ -56,15 +57,18 @@ extension HostCore {
   mutating func expireProtection(at index: Int, _ now: Instant) {
     upper.links[index].protection.manager.expire(now: now)
     continueLeaving(at: index, now)
-    if upper.links[index].protection.isEncryptionOverdue(at: now) {
-      encryptionFailed(at: index, .lmpOrLLResponseTimeout)
-      ended(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout))
-      if mustBeEncrypted(at: index) { upper.links[index].protection.failure = .lmpOrLLResponseTimeout }
-      // Neither end knows whether the other encrypts.
-      disconnect(at: index, .authenticationFailure, now)
-      resumePairings(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout), now)
-    }
+    expireProcedures(at: index, now)
     secure(at: index, now)
+  }
+
+  /// Neither end knows whether the other encrypts, so the link ends.
+  mutating func encryptionTimedOut(_ source: LinkProcedure.KeySource, at index: Int, _ now: Instant) {
+    let status = HCIStatus.lmpOrLLResponseTimeout, failure = HostFailure.refused(.encrypt, status)
+    if source == .bond { emit(.encryptionFailed(upper.links[index].id, status)) }
+    ended(at: index, failure)
+    if mustBeEncrypted(at: index) { upper.links[index].protection.failure = status }
+    disconnect(at: index, .authenticationFailure, now)
+    resumePairings(at: index, failure, now)
   }
 
   // MARK: Demands
@@ -102,10 +106,10 @@ extension HostCore {
     return true
   }
   mutating func start(
-    _ key: LongTermKey, _ strength: KeyStrength, _ source: LinkProtection.KeySource, at index: Int, _ now: Instant
+    _ key: LongTermKey, _ strength: KeyStrength, _ source: LinkProcedure.KeySource, at index: Int, _ now: Instant
   ) {
     let handle = upper.links[index].handle
-    upper.links[index].protection.expectEncryption(strength, source, now: now)
+    withLink(at: index) { $0.procedures.begin(.encryption(strength, source), now: now) }
     send(key.key, tag: Sender.encryption.tag(handle), now) { octets in
       LEEnableEncryption.with {
         $0.connectionHandle = handle
@@ -133,7 +137,7 @@ extension HostCore {
     guard let index = upper.index(of: event.connectionHandle),
       let (key, strength, source) = upper.links[index].protection.key(ediv: ediv, rand: rand, of: bondOfPeer(at: index))
     else { return refuseKey(event.connectionHandle, now) }
-    upper.links[index].protection.expectEncryption(strength, source, now: now)
+    withLink(at: index) { $0.procedures.begin(.encryption(strength, source), now: now) }
     send(key, tag: Sender.encryption.tag(event.connectionHandle), now) { octets in
       LELongTermKeyRequestReply.with {
         $0.connectionHandle = event.connectionHandle
@@ -154,7 +158,7 @@ extension HostCore {
   mutating func encryptionChanged(_ handle: ConnectionHandle, _ status: HCIStatus, isOn: Bool, _ now: Instant) {
     let isEncrypted = status == .success && isOn
     guard let index = upper.index(of: handle),
-      let change = upper.links[index].protection.encryptionChanged(to: isEncrypted)
+      let change = upper.links[index].encryptionChanged(to: isEncrypted)
     else { return }
     if change.provesBond { proveBond(at: index) }
     if change.isNew { securityChanged(at: index) }
@@ -170,7 +174,7 @@ extension HostCore {
   ) {
     let isEncrypted = failure == nil
     // A pairing goes on, and ends by itself.
-    if upper.links[index].protection.encryptionEnded(isEncrypted: isEncrypted, now: now, using: &upper.chance) {
+    if upper.links[index].encryptionEnded(isEncrypted: isEncrypted, now: now, using: &upper.chance) {
       if !isEncrypted { emit(.encryptionFailed(upper.links[index].id, status)) }
       // After a failure the Central may still pair, as we have asked it to.
       if upper.links[index].protection.manager.isIdle { ended(at: index, failure) }
@@ -179,10 +183,6 @@ extension HostCore {
     if !isEncrypted { distrust(at: index, status == .success ? .authenticationFailure : status, now) }
     resumePairings(at: index, failure, now)
     secure(at: index, now)
-  }
-  /// Reports a link that ends while it is to be encrypted with the key of the bond.
-  private mutating func encryptionFailed(at index: Int, _ status: HCIStatus) {
-    if upper.links[index].protection.abandonEncryption() { emit(.encryptionFailed(upper.links[index].id, status)) }
   }
   /// No packet of an encrypted link has been authenticated for too long: somebody else may be sending. Vol 4, Part E,
   /// §7.7.75.

@@ -222,7 +222,6 @@ public struct HostCore: ~Copyable {
     let handle = upper.links[index].handle
     l2cap.expire(handle, now: now)
     expireProtection(at: index, now)
-    expireUpdate(at: index, now)
     let isTimeUp = upper.expire(at: index, now: now)
     collect(handle, now)
     // A fixed channel cannot be closed, so the link must end: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.

@@ -38,7 +38,7 @@ struct Link: ~Copyable {
   var phys = LinkPHYs()
   var disconnectRequests: [RequestID] = []
   var requests = LinkRequests()
-  var update: ParameterUpdate?
+  var procedures = LinkProcedures()
   /// As peripheral: the link layer's procedure for parameter requests is unavailable.
   var asksOverL2CAP = false
   var protection: LinkProtection
@@ -51,7 +51,7 @@ struct Link: ~Copyable {
 
   /// When `expire` must act.
   @inline(__always) var deadline: Instant? {
-    var deadline = Instant?.earliest(bearers.first.bearer.deadline, update?.deadline)
+    var deadline = Instant?.earliest(bearers.first.bearer.deadline, procedures.deadline)
     deadline = .earliest(deadline, protection.deadline)
     for index in bearers.others.indices { deadline = .earliest(deadline, bearers.others[index].bearer.deadline) }
     return deadline
@@ -90,8 +90,9 @@ struct Link: ~Copyable {
   }
   /// All that await a report of the controllers; for the end of the link.
   mutating func takeRequests() -> [RequestID] {
-    defer { (update, requests) = (nil, LinkRequests()) }
-    return (update?.id.map { [$0] } ?? []) + requests.all
+    defer { requests = LinkRequests() }
+    let update = procedures.endParameterUpdate()?.id
+    return (update.map { [$0] } ?? []) + requests.all + procedures.takeRequests()
   }
   /// True if `id` awaited a disconnection or a report of the controllers. What they do continues without it.
   mutating func cancel(_ id: RequestID) -> Bool {
@@ -99,11 +100,7 @@ struct Link: ~Copyable {
       disconnectRequests.remove(at: place)
       return true
     }
-    if update?.id == id {
-      update?.id = nil
-      return true
-    }
-    return requests.remove(id)
+    return procedures.cancel(id) || requests.remove(id)
   }
 
   // MARK: Client
@@ -187,8 +184,20 @@ struct Link: ~Copyable {
 
   // MARK: Security
 
+  enum SecurityProgress: BitwiseCopyable {
+    case nothing
+    /// The controllers encrypt the link with the bond's key, and nothing else is in progress.
+    case encryptionWithBond
+    case pairing
+  }
+  var securityProgress: SecurityProgress {
+    if protection.delivery != nil || !protection.manager.isIdle { return .pairing }
+    guard case .encryption(_, let source)? = procedures[.encryption] else { return .nothing }
+    return source == .bond ? .encryptionWithBond : .pairing
+  }
+  var isSecurityIdle: Bool { securityProgress == .nothing }
   /// Neither a pairing nor an encryption is in progress, and one may begin.
-  var maySecure: Bool { protection.isIdle && isUp }
+  var maySecure: Bool { isSecurityIdle && isUp }
   /// The client has something to send over a link that must be encrypted first: `HostCore.secure` encrypts it, at once
   /// if nothing is in progress.
   mutating func demandSecurity() {
@@ -216,10 +225,58 @@ struct Link: ~Copyable {
     for id in protection.takeRequests() { batch.append(.completed(id, result)) }
     client.securityEnded(isSecured: failure == nil)
   }
+  /// The controllers report that the link is encrypted now, or is not. Nil: with no key of ours, so what they mean is
+  /// unknown.
+  mutating func encryptionChanged(to isEncrypted: Bool) -> (isNew: Bool, provesBond: Bool)? {
+    let before = protection.security
+    var provesBond = false
+    if !isEncrypted {
+      protection.security.key = nil
+    } else if case .encryption(let strength, let source)? = procedures[.encryption] {
+      protection.security.key = strength
+      provesBond = source == .bond
+    } else {
+      return nil
+    }
+    return (protection.security != before, provesBond)
+  }
+  /// The encryption in progress has ended. True: it was with the bond's key, and no pairing goes on.
+  mutating func encryptionEnded(isEncrypted: Bool, now: Instant, using chance: inout HostChance) -> Bool {
+    let wasPairing = protection.manager.isPairing, source = procedures.endEncryption()
+    protection.manager.encryptionChanged(isEncrypted: isEncrypted, now: now, using: &chance)
+    return source == .bond && !wasPairing
+  }
   /// The link is not encrypted, and can be with the bond's key.
   func awaitsEncryption(with bond: Bond) -> Bool {
     protection.security.key == nil && (role == .central ? bond.peers : bond.ours).longTermKey != nil
   }
+  // MARK: Parameters
+
+  /// The parameters in force are among those that are wanted.
+  func meets(_ wanted: ConnectionParameterUpdateRequest) -> Bool {
+    wanted.intervalMin <= parameters.interval && parameters.interval <= wanted.intervalMax
+      && wanted.latency == parameters.latency && wanted.timeout == parameters.supervisionTimeout
+  }
+  /// The peer's request does not disturb an update in progress: there is none, or it is the central's answer to our own.
+  func permits(_ request: ConnectionParameterUpdateRequest) -> Bool {
+    procedures.parameterUpdate?.permits(request) ?? true
+  }
+  /// We accept the peer's request. It is a procedure if an event will end it: a peripheral gets none if nothing changes
+  /// (Vol 4, Part E, §7.7.65.3).
+  mutating func accept(_ request: ConnectionParameterUpdateRequest, now: Instant) {
+    guard procedures.parameterUpdate == nil, role == .central || !meets(request) else { return }
+    procedures.begin(.parameterUpdate(ParameterUpdate(id: nil, wanted: request, way: .peers)), now: now)
+  }
+
+  /// These modulations are in use. Returns the link's number if they are new.
+  mutating func use(_ phys: LinkPHYs) -> LinkID? {
+    if phys == self.phys { return nil }
+    self.phys = phys
+    return id
+  }
+
+  // MARK: What others learn
+
   /// Tells GATT's server and client what protects the link.
   mutating func tellSecurity(to server: inout Server, awaitsEncryption: Bool) {
     let security = protection.security

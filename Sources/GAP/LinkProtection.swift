@@ -34,24 +34,13 @@ public enum PairingAnswer: BitwiseCopyable, Sendable, Equatable {
 }
 
 /// # LinkProtection
-/// **Overview**: the pairing of a link, and its encryption. Vol 3, Part C, §10; Vol 6, Part B, §5.1.3.
+/// **Overview**: the pairing of a link, and what protects it. Vol 3, Part C, §10; Vol 6, Part B, §5.1.3.
 ///
 /// **Function**: `manager` pairs. A Central starts the encryption, with the key of a bond or of the pairing; as a Peripheral
-/// the host answers the controller's request for one of them. The controller reports the result.
-///
-/// **Phases** of the encryption: quiet → starting → quiet. The link's `security` changes only with the controller's report.
+/// the host answers the controller's request for one of them. It is a procedure of the link until the controller reports
+/// the result, and `security` changes only with that report.
 struct LinkProtection: ~Copyable {
-  enum KeySource: BitwiseCopyable { case pairing, bond }
-  enum Phase: BitwiseCopyable {
-    case quiet
-    /// The controllers are to encrypt the link with a key of this strength.
-    case starting(KeyStrength, KeySource, deadline: Instant)
-  }
-  /// The procedure response time-out: Vol 6, Part B, §5.2.
-  static var timeout: UInt64 { 40 }
-
   var manager: SecurityManager
-  var phase = Phase.quiet
   var security = LinkSecurity()
   /// A pairing that is over but for the last PDUs, which the peer has not acknowledged: a disconnection now would lose
   /// keys.
@@ -109,31 +98,13 @@ struct LinkProtection: ~Copyable {
   }
   /// `HostCore.secure` has something to do.
   var hasWork: Bool { manager.hasEffect || refusal != nil }
-  enum Progress: BitwiseCopyable {
-    case nothing
-    /// The controllers encrypt the link with the bond's key, and nothing else is in progress.
-    case encryptionWithBond
-    case pairing
-  }
-  var progress: Progress {
-    if delivery != nil || !manager.isIdle { return .pairing }
-    switch phase {
-    case .quiet: return .nothing
-    case .starting(_, .bond, _): return .encryptionWithBond
-    case .starting(_, .pairing, _): return .pairing
-    }
-  }
-  var isIdle: Bool { if case .nothing = progress { true } else { false } }
-  var isEncrypting: Bool { if case .starting = phase { true } else { false } }
   var deadline: Instant? {
     switch due {
     // `HostCore.demandSecurity`: at once.
     case .help: return .zero
     case .leave(let leaving): return .earliest(leaving.deadline, manager.deadline)
-    case nil: break
+    case nil: return manager.deadline
     }
-    guard case .starting(_, _, let deadline) = phase else { return manager.deadline }
-    return .earliest(deadline, manager.deadline)
   }
 }
 
@@ -245,26 +216,21 @@ extension LinkProtection {
     failure = .authenticationFailure
     return true
   }
-  /// The link has ended. Returns what was in progress: an encryption with the bond's key, a pairing that had only to be
-  /// delivered.
-  mutating func close(now: Instant) -> (wasEncrypting: Bool, hadDelivery: Bool) {
+  /// The link has ended. True: a pairing had only to be delivered.
+  mutating func close(now: Instant) -> Bool {
     refusal = nil
     manager.linkClosed(now: now)
-    return (abandonEncryption(), delivery.take() != nil)
+    return delivery.take() != nil
   }
 }
 
 // MARK: - Encryption
 
 extension LinkProtection {
-  /// The controllers are to encrypt the link with this key.
-  mutating func expectEncryption(_ strength: KeyStrength, _ source: KeySource, now: Instant) {
-    phase = .starting(strength, source, deadline: now.adding(seconds: Self.timeout))
-  }
   /// As Peripheral: the key that the Central's controller asks for; nil: we have none.
   func key(
     ediv: UInt16, rand: UInt64, of bond: Bond?
-  ) -> (key: SecurityKey, strength: KeyStrength, source: KeySource)? {
+  ) -> (key: SecurityKey, strength: KeyStrength, source: LinkProcedure.KeySource)? {
     if manager.isPairing {
       // A bond's key would take the place of the pairing's.
       guard let key = manager.key(ediv: ediv, rand: rand), let strength = manager.keyStrength else { return nil }
@@ -272,35 +238,6 @@ extension LinkProtection {
     }
     guard let bond, let own = bond.ours.longTermKey, own.ediv == ediv, own.rand == rand else { return nil }
     return (own.key, bond.strength, .bond)
-  }
-  /// The controllers report that the link is encrypted now, or is not. Nil: with no key of ours, so what they mean is
-  /// unknown.
-  mutating func encryptionChanged(to isEncrypted: Bool) -> (isNew: Bool, provesBond: Bool)? {
-    let before = security
-    var provesBond = false
-    switch phase {
-    case .starting(let strength, let source, _) where isEncrypted:
-      security.key = strength
-      provesBond = source == .bond
-    case .quiet where isEncrypted: return nil
-    case .starting, .quiet: security.key = nil
-    }
-    return (security != before, provesBond)
-  }
-  /// The encryption in progress has ended. True: it was with the bond's key, and no pairing goes on.
-  mutating func encryptionEnded(isEncrypted: Bool, now: Instant, using chance: inout HostChance) -> Bool {
-    let wasPairing = manager.isPairing
-    let wasWithBond = abandonEncryption()
-    manager.encryptionChanged(isEncrypted: isEncrypted, now: now, using: &chance)
-    return wasWithBond && !wasPairing
-  }
-  /// Nothing is to be encrypted any more. True: it was to be with the bond's key.
-  mutating func abandonEncryption() -> Bool {
-    defer { phase = .quiet }
-    return if case .starting(_, .bond, _) = phase { true } else { false }
-  }
-  func isEncryptionOverdue(at now: Instant) -> Bool {
-    if case .starting(_, _, let deadline) = phase { deadline <= now } else { false }
   }
 }
 

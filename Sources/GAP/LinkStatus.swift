@@ -3,20 +3,33 @@ import BindruneWire
 import GATT
 import HCI
 
-/// The requests that await a report of the controller on a link.
+/// The requests that await the answer to a command about a link: those of one kind share an answer.
 struct LinkRequests {
-  var rssi: [RequestID] = [], phys: [RequestID] = []
-  /// An update of the modulation is in progress; and the request that awaits it, unless that was cancelled.
-  var isUpdatingPHYs = false
-  var phyUpdate: RequestID?
+  private var rssi: [RequestID] = [], phys: [RequestID] = []
 
-  var all: [RequestID] { rssi + phys + (phyUpdate.map { [$0] } ?? []) }
+  var all: [RequestID] { rssi + phys }
+  /// True if it is the first: the command must be sent.
+  mutating func awaitRSSI(_ id: RequestID) -> Bool {
+    rssi.append(id)
+    return rssi.count == 1
+  }
+  mutating func awaitPHYs(_ id: RequestID) -> Bool {
+    phys.append(id)
+    return phys.count == 1
+  }
+  mutating func takeRSSI() -> [RequestID] {
+    defer { rssi = [] }
+    return rssi
+  }
+  mutating func takePHYs() -> [RequestID] {
+    defer { phys = [] }
+    return phys
+  }
   /// True when `id` was waiting.
   mutating func remove(_ id: RequestID) -> Bool {
     guard all.contains(id) else { return false }
     rssi.removeAll { $0 == id }
     phys.removeAll { $0 == id }
-    if phyUpdate == id { phyUpdate = nil }
     return true
   }
 }
@@ -27,8 +40,7 @@ extension HostCore {
   /// know it. Simultaneous requests share one answer. Vol 4, Part E, §7.5.4.
   public mutating func readRSSI(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    upper.links[index].requests.rssi.append(id)
-    guard upper.links[index].requests.rssi.count == 1 else { return }
+    guard upper.links[index].requests.awaitRSSI(id) else { return }
     let command = ReadRSSI.with { $0.handle = upper.links[index].handle }
     hci.send(command, tag: Sender.rssi.tag(command.handle), now: now)
     drain(now)
@@ -36,22 +48,24 @@ extension HostCore {
   /// The modulations in use. Ends with `.completed(id, .phys)`. Vol 4, Part E, §7.8.47.
   public mutating func readPHYs(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    upper.links[index].requests.phys.append(id)
-    guard upper.links[index].requests.phys.count == 1 else { return }
+    guard upper.links[index].requests.awaitPHYs(id) else { return }
     let command = LEReadPHY.with { $0.connectionHandle = upper.links[index].handle }
     hci.send(command, tag: Sender.phys.tag(command.connectionHandle), now: now)
     drain(now)
   }
   /// Asks for other modulations. Ends with `.completed(id, .phys)`: those then in use, which may be unchanged, after a
-  /// `.physChanged` if they are new. One such request at a time on a link, else `.busy`. Vol 4, Part E, §7.8.49.
+  /// `.physChanged` if they are new; with a refusal, 0x22, if the controller reports nothing for 40 s. One such request at
+  /// a time on a link, else `.busy`. Vol 4, Part E, §7.8.49.
   public mutating func setPHYs(_ link: LinkID, _ wanted: PHYPreferences, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }
-    guard !upper.links[index].requests.isUpdatingPHYs else { return emit(.completed(id, .failed(.busy))) }
-    upper.links[index].requests.isUpdatingPHYs = true
-    upper.links[index].requests.phyUpdate = id
+    if upper.links[index].procedures[.phyUpdate] != nil { return emit(.completed(id, .failed(.busy))) }
+    let handle = withLink(at: index) {
+      $0.procedures.begin(.phyUpdate(id), now: now)
+      return $0.handle
+    }
     let command = LESetPHY.with {
-      $0.connectionHandle = upper.links[index].handle
+      $0.connectionHandle = handle
       $0.allPHYs = wanted.indifference
       $0.txPHYs = wanted.transmit ?? []
       $0.rxPHYs = wanted.receive ?? []
@@ -87,8 +101,7 @@ extension HostCore {
 
   mutating func rssiRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
     guard let index = upper.index(of: handle) else { return }
-    let waiting = upper.links[index].requests.rssi
-    upper.links[index].requests.rssi = []
+    let waiting = upper.links[index].requests.takeRSSI()
     let result: HostResult
     do throws(WireError) {
       let answer = try ReadRSSI.decodeReturn(outcome.returnParameters, in: packet)
@@ -100,8 +113,7 @@ extension HostCore {
   }
   mutating func physRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
     guard let index = upper.index(of: handle) else { return }
-    let waiting = upper.links[index].requests.phys
-    upper.links[index].requests.phys = []
+    let waiting = upper.links[index].requests.takePHYs()
     let result: HostResult
     // A controller without the command supports only LE 1M.
     if outcome.status == .unknownHCICommand {
@@ -117,10 +129,8 @@ extension HostCore {
   }
   mutating func phyUpdateEnded(_ handle: ConnectionHandle, _ result: HostResult) {
     guard let index = upper.index(of: handle) else { return }
-    let waiting = upper.links[index].requests.phyUpdate
-    upper.links[index].requests.isUpdatingPHYs = false
-    upper.links[index].requests.phyUpdate = nil
-    if let waiting { emit(.completed(waiting, result)) }
+    let ended = withLink(at: index) { $0.procedures.end(.phyUpdate) }
+    if let id = ended?.request { emit(.completed(id, result)) }
   }
   /// LE PHY Update Complete: Vol 4, Part E, §7.7.65.12.
   mutating func phyUpdateComplete(_ event: LEPHYUpdateComplete) {
@@ -129,8 +139,7 @@ extension HostCore {
       return phyUpdateEnded(event.connectionHandle, .failed(.refused(.setPHYs, event.status)))
     }
     let phys = LinkPHYs(transmit: event.txPHY, receive: event.rxPHY)
-    if phys != upper.links[index].phys { emit(.physChanged(upper.links[index].id, phys)) }
-    upper.links[index].phys = phys
+    if let link = upper.links[index].use(phys) { emit(.physChanged(link, phys)) }
     phyUpdateEnded(event.connectionHandle, .phys(phys))
   }
   mutating func defaultPHYsSet(_ outcome: CommandOutcome) {

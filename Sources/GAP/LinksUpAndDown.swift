@@ -79,7 +79,8 @@ extension HostCore {
         $0.txOctets = controller.maximumTxOctets
         $0.txTime = controller.maximumTxTime
       }
-      hci.send(command, tag: Sender.unanswered.tag, mayBeRefused: false, now: now)
+      withLink(at: upper.links.count - 1) { $0.procedures.begin(.dataLengthUpdate, now: now) }
+      hci.send(command, tag: Sender.dataLength.tag(handle), mayBeRefused: false, now: now)
     }
     emit(.linkUp(id, peer, role, parameters))
     return id

@@ -18,7 +18,7 @@ extension HostCore {
   /// a bond with the peer.
   public mutating func pair(_ link: LinkID, _ settings: PairingSettings? = nil, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    switch upper.links[index].protection.progress {
+    switch upper.links[index].securityProgress {
     case .nothing:
       if let failure = beginPairing(at: index, settings, now) { return emit(.completed(id, .failed(failure))) }
     case .encryptionWithBond: return upper.links[index].protection.pairings.append((id, settings))
@@ -104,7 +104,7 @@ extension HostCore {
   }
   /// A Peripheral asks for security: ignored while we encrypt the link. Vol 3, Part H, §2.4.6.
   private mutating func consider(_ wanted: AuthReq, at index: Int, _ now: Instant) {
-    if upper.links[index].protection.isEncrypting { return }
+    if upper.links[index].procedures.isEncrypting { return }
     if let bond = bondOfPeer(at: index), !wanted.contains(.mitm) || bond.strength.isAuthenticated,
       begin(with: bond, at: index, now)
     {
@@ -209,7 +209,7 @@ extension HostCore {
         emit(.completed(id, .failed(failure)))
         continue
       }
-      if upper.links[index].protection.isIdle {
+      if upper.links[index].isSecurityIdle {
         if failure == nil, settings == nil {
           emit(.completed(id, .secured(security)))
           continue

@@ -4,7 +4,8 @@ import GATT
 import HCI
 import L2CAP
 
-/// An update of a link's connection parameters that we have started, or accepted, and that has not ended.
+/// An update of a link's connection parameters that we have started, or accepted, and that has not ended: a procedure of
+/// the link.
 struct ParameterUpdate: BitwiseCopyable {
   enum Way: BitwiseCopyable {
     /// The controller has the command; its event ends the update.
@@ -20,11 +21,16 @@ struct ParameterUpdate: BitwiseCopyable {
   var id: RequestID?
   var wanted: ConnectionParameterUpdateRequest
   var way: Way
-  var deadline: Instant
 
-  /// The link layer's own time-out for a procedure, which ends the link: Vol 6, Part B, §5.2. The host stops waiting
-  /// for a controller that reports nothing even then, and for a central that agreed and did nothing.
-  static var timeout: Duration { .seconds(40) }
+  /// Another request of the peer does not disturb it, because it is the central's answer to this one.
+  func permits(_ request: ConnectionParameterUpdateRequest) -> Bool {
+    switch way {
+    case .linkLayer, .peers: false
+    case .l2cap, .granted:
+      wanted.intervalMin <= request.intervalMax && request.intervalMin <= wanted.intervalMax
+        && request.latency == wanted.latency && request.timeout == wanted.timeout
+    }
+  }
 }
 
 // Connection parameter updates, requested by us and by peers. Vol 3, Part C, §9.3.9.
@@ -45,9 +51,11 @@ extension HostCore {
       return
     }
     guard wanted.isValid else { return refuse(id, link, .invalidParameters, .unsupportedFeatureOrParameterValue) }
-    guard upper.links[index].update == nil else { return refuse(id, link, .busy, .commandDisallowed) }
-    let asks = upper.links[index].role == .peripheral
-    if asks, upper.links[index].asksOverL2CAP || !hasParametersRequest {
+    let (role, asksOverL2CAP, isUpdating) = self.link(at: index) {
+      ($0.role, $0.asksOverL2CAP, $0.procedures.parameterUpdate != nil)
+    }
+    if isUpdating { return refuse(id, link, .busy, .commandDisallowed) }
+    if role == .peripheral, asksOverL2CAP || !hasParametersRequest {
       updateOverL2CAP(at: index, id, wanted.request, now)
     } else {
       updateOverLinkLayer(at: index, id, wanted.request, now)
@@ -71,8 +79,7 @@ extension HostCore {
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
   ) {
     let handle = upper.links[index].handle
-    let update = ParameterUpdate(id: id, wanted: wanted, way: .linkLayer, deadline: now + ParameterUpdate.timeout)
-    withLink(at: index) { $0.update = update }
+    begin(ParameterUpdate(id: id, wanted: wanted, way: .linkLayer), at: index, now)
     let command = LEConnectionUpdate.with {
       $0.connectionHandle = handle
       $0.connectionIntervalMin = wanted.intervalMin
@@ -86,31 +93,34 @@ extension HostCore {
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
   ) {
     let isSent = l2cap.requestParameterUpdate(upper.links[index].handle, wanted, now: now)
-    let update = ParameterUpdate(id: id, wanted: wanted, way: .l2cap, deadline: now + ParameterUpdate.timeout)
-    withLink(at: index) { $0.update = update }
+    begin(ParameterUpdate(id: id, wanted: wanted, way: .l2cap), at: index, now)
     if !isSent { updateEnded(at: index, .commandDisallowed) }
+  }
+
+  private mutating func begin(_ update: ParameterUpdate, at index: Int, _ now: Instant) {
+    withLink(at: index) { $0.procedures.begin(.parameterUpdate(update), now: now) }
   }
 
   // MARK: Ends
 
   private mutating func updateEnded(at index: Int, _ status: HCIStatus) {
-    guard let update = upper.links[index].update else { return }
-    withLink(at: index) { $0.update = nil }
-    if status != .success {
-      refuse(update.id, upper.links[index].id, .parametersRejected(status), status)
-    } else if let id = update.id {
-      emit(.completed(id, .parameters(upper.links[index].parameters)))
-    }
+    if let update = withLink(at: index, { $0.procedures.endParameterUpdate() }) { ended(update, status, at: index) }
   }
-  mutating func expireUpdate(at index: Int, _ now: Instant) {
-    guard let update = upper.links[index].update, update.deadline <= now else { return }
-    if update.way == .peers { return withLink(at: index) { $0.update = nil } }
-    updateEnded(at: index, .lmpOrLLResponseTimeout)
+  /// Answers the request that has awaited the update.
+  mutating func ended(_ update: ParameterUpdate, _ status: HCIStatus, at index: Int) {
+    let (link, parameters) = link(at: index) { ($0.id, $0.parameters) }
+    if status != .success {
+      refuse(update.id, link, .parametersRejected(status), status)
+    } else if let id = update.id {
+      emit(.completed(id, .parameters(parameters)))
+    }
   }
   /// The controller has refused our answer to the peer's request.
   mutating func peersUpdateEnded(_ handle: ConnectionHandle) {
-    guard let index = upper.index(of: handle), upper.links[index].update?.way == .peers else { return }
-    withLink(at: index) { $0.update = nil }
+    guard let index = upper.index(of: handle), upper.links[index].procedures.parameterUpdate?.way == .peers else {
+      return
+    }
+    procedureEnded(.parameterUpdate, handle)
   }
 
   // MARK: From the controller
@@ -118,9 +128,9 @@ extension HostCore {
   /// The controller refused LE Connection Update. A peripheral's controller may lack it, or not permit it to
   /// peripherals.
   mutating func updateRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
-    guard let index = upper.index(of: handle), let update = upper.links[index].update, update.way == .linkLayer else {
-      return
-    }
+    guard let index = upper.index(of: handle), let update = upper.links[index].procedures.parameterUpdate,
+      update.way == .linkLayer
+    else { return }
     if upper.links[index].role == .central { return updateEnded(at: index, status) }
     upper.links[index].asksOverL2CAP = true
     updateOverL2CAP(at: index, update.id, update.wanted, now)
@@ -130,8 +140,8 @@ extension HostCore {
     _ status: HCIStatus, _ handle: ConnectionHandle, _ parameters: ConnectionParameters, _ now: Instant
   ) {
     guard let index = upper.index(of: handle) else { return }
-    let way = upper.links[index].update?.way
-    if way == .peers { withLink(at: index) { $0.update = nil } }
+    let way = upper.links[index].procedures.parameterUpdate?.way
+    if way == .peers { procedureEnded(.parameterUpdate, handle) }
     guard status == .success else {
       // The central's controller or host lacks the procedure.
       if status == .unsupportedRemoteFeature { return updateRefused(handle, status, now) }
@@ -151,7 +161,7 @@ extension HostCore {
     let request = ConnectionParameterUpdateRequest(
       intervalMin: event.intervalMin, intervalMax: event.intervalMax, latency: event.maxLatency, timeout: event.timeout)
     guard let index = upper.index(of: event.connectionHandle), configuration.parameterPolicy.accepts(request),
-      permits(request, at: index)
+      upper.links[index].permits(request)
     else {
       let command = LERemoteConnectionParameterRequestNegativeReply.with {
         $0.connectionHandle = event.connectionHandle
@@ -165,33 +175,10 @@ extension HostCore {
       $0.maxLatency = event.maxLatency
       $0.timeout = event.timeout
     }
-    if upper.links[index].update == nil, mustChange(request, at: index) {
-      let update = ParameterUpdate(
-        id: nil, wanted: request, way: .peers, deadline: now + ParameterUpdate.timeout)
-      withLink(at: index) { $0.update = update }
-    }
+    withLink(at: index) { $0.accept(request, now: now) }
     let tag = Sender.parametersReply.tag(event.connectionHandle)
     hci.send(command, tag: tag, mayBeRefused: false, now: now)
   }
-  /// The peer's request does not disturb an update in progress: there is none, or it is the central's answer to our own.
-  private func permits(_ request: ConnectionParameterUpdateRequest, at index: Int) -> Bool {
-    guard let update = upper.links[index].update else { return true }
-    switch update.way {
-    case .linkLayer, .peers: return false
-    case .l2cap, .granted:
-      let wanted = update.wanted
-      return wanted.intervalMin <= request.intervalMax && request.intervalMin <= wanted.intervalMax
-        && request.latency == wanted.latency && request.timeout == wanted.timeout
-    }
-  }
-  /// An event will end the accepted request. A peripheral gets none if nothing changes: Vol 4, Part E, §7.7.65.3.
-  private func mustChange(_ request: ConnectionParameterUpdateRequest, at index: Int) -> Bool {
-    let parameters = upper.links[index].parameters
-    return upper.links[index].role == .central
-      || !(request.intervalMin <= parameters.interval && parameters.interval <= request.intervalMax
-        && request.latency == parameters.latency && request.timeout == parameters.supervisionTimeout)
-  }
-
   // MARK: From L2CAP
 
   /// The peripheral asks for other parameters. L2CAP has refused out-of-range requests already. Vol 3, Part A, §4.21.
@@ -200,7 +187,7 @@ extension HostCore {
   ) {
     guard let index = upper.index(of: handle) else { return }
     // The peer may replace its own request: no request of ours would take the wrong end for its own.
-    let update = upper.links[index].update, isFree = update == nil || update?.way == .peers
+    let update = upper.links[index].procedures.parameterUpdate, isFree = update == nil || update?.way == .peers
     let isAccepted = configuration.parameterPolicy.accepts(request) && isFree
     l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: isAccepted)
     note(at: index)
@@ -209,22 +196,15 @@ extension HostCore {
   }
   /// The answer of the central's host to our request.
   mutating func updateAnswered(_ handle: ConnectionHandle, _ outcome: ParameterUpdateOutcome, _ now: Instant) {
-    guard let index = upper.index(of: handle), let update = upper.links[index].update, update.way == .l2cap else {
-      return
-    }
+    guard let index = upper.index(of: handle), var update = upper.links[index].procedures.parameterUpdate,
+      update.way == .l2cap
+    else { return }
     switch outcome {
     case .accepted:
-      withLink(at: index) { link in
-        link.update?.way = .granted
-        link.update?.deadline = now + ParameterUpdate.timeout
-      }
+      update.way = .granted
+      begin(update, at: index, now)
       // The parameters came into force before the answer, or were in force already: then no event follows.
-      let parameters = upper.links[index].parameters, interval = parameters.interval
-      if update.wanted.intervalMin <= interval, interval <= update.wanted.intervalMax,
-        parameters.latency == update.wanted.latency, parameters.supervisionTimeout == update.wanted.timeout
-      {
-        updateEnded(at: index, .success)
-      }
+      if upper.links[index].meets(update.wanted) { updateEnded(at: index, .success) }
     case .rejected: updateEnded(at: index, .unacceptableConnectionParameters)
     case .notUnderstood: updateEnded(at: index, .unsupportedRemoteFeature)
     case .timedOut: updateEnded(at: index, .lmpOrLLResponseTimeout)

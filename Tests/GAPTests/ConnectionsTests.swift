@@ -500,6 +500,24 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.answer()
     same(bench.takeTexts(), ["6: refused to setDefaultPHYs 0x11", "7: done"])
   }
+  /// A controller that reports no change, not even in the link layer's own time-out: Vol 6, Part B, §5.2. An update that
+  /// was cancelled ends too, and then the link takes another.
+  @Test(arguments: [false, true]) func everyChangeOfModulationEnds(_ isCancelled: Bool) {
+    var bench = Self.linked()
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(1), now: now) }
+    bench.answer()
+    if isCancelled { bench.perform { core, now in core.cancel(id(1), now: now) } }
+    same(bench.takeTexts(), isCancelled ? ["1: cancelled"] : [])
+    bench.wait(.milliseconds(39_999))
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(2), now: now) }
+    same(bench.takeTexts(), ["2: busy"])
+    bench.wait(.milliseconds(1))
+    same(bench.takeTexts(), isCancelled ? [] : ["1: refused to setPHYs 0x22"])
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(3), now: now) }
+    bench.answer()
+    bench.receive(octets("04 3E 06 0C 00 40 00 02 01"))
+    same(bench.takeTexts(), ["link 1: LE 2M out, LE 1M in", "3: LE 2M out, LE 1M in"])
+  }
   @Test func packetLength() {
     var bench = Self.linked()
     same(bench.core.dataLength(of: link1)?.transmitOctets, 27)
