@@ -7,7 +7,8 @@ let door = CBUUID(string: "6E1A0001-52C4-4D0B-9A3E-5A3C7B1D2F40")
 @MainActor
 final class DoorLock: NSObject, @preconcurrency CBPeripheralManagerDelegate {
   private var manager: CBPeripheralManager!
-  /// 1 opens, 0 closes. Only a bonded phone may write it. Here every phone bonds that asks for it: a real lock has a button for that.
+  /// 1 opens, 0 closes. Only a bonded phone may write it. Here every phone bonds that asks for it: a real lock has a
+  /// button for that.
   private let command = CBMutableCharacteristic(
     type: CBUUID(string: "6E1A0002-52C4-4D0B-9A3E-5A3C7B1D2F40"), properties: .write, value: nil,
     permissions: .writeEncryptionRequired)

@@ -6,8 +6,8 @@ let door = CBUUID(string: "6E1A0001-52C4-4D0B-9A3E-5A3C7B1D2F40")
 let command = CBUUID(string: "6E1A0002-52C4-4D0B-9A3E-5A3C7B1D2F40")
 let state = CBUUID(string: "6E1A0003-52C4-4D0B-9A3E-5A3C7B1D2F40")
 
-/// The system keeps its connection request when the process ends, and starts it again when the lock is connected: the manager has a
-/// restoration identifier, and the manifest beside the executable says how to start it.
+/// The system keeps its connection request when the process ends, and starts it again when the lock is connected: the
+/// manager has a restoration identifier, and the manifest beside the executable says how to start it.
 final class DoorLockApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
   private var central: CBCentralManager!
   private var lock: CBPeripheral?

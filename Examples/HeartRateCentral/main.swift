@@ -103,7 +103,8 @@ final class HeartRateCentral: NSObject, CBCentralManagerDelegate, CBPeripheralDe
     say("\(rate) bpm")
     if left == 0 { central.cancelPeripheralConnection(peripheral) }
   }
-  /// Beats per minute. The first bit of the flags says whether they take one octet or two. Heart Rate Service 1.0, §3.1.1.
+  /// Beats per minute. The first bit of the flags says whether they take one octet or two. Heart Rate Service 1.0,
+  /// §3.1.1.
   private func rate(_ value: Data) -> Int? {
     let octets = [UInt8](value)
     guard let flags = octets.first, octets.count >= (flags & 1 == 0 ? 2 : 3) else { return nil }

@@ -382,8 +382,8 @@ public struct Bearer: ~Copyable {
     }
     return queue.offer(opcode, handle, value, limit: limit)
   }
-  /// Queues a Signed Write Command (Vol 3, Part F, §3.4.5.4) like `offer(command:)`. `value` ends with its signature, and
-  /// fits into the PDU (traps otherwise), because a part of it would have another signature.
+  /// Queues a Signed Write Command (Vol 3, Part F, §3.4.5.4) like `offer(command:)`. `value` ends with its signature,
+  /// and fits into the PDU (traps otherwise), because a part of it would have another signature.
   public mutating func offer<C: AttributeClient & ~Copyable>(
     signed handle: AttributeHandle, _ value: Span<UInt8>, client: borrowing C
   ) -> SendAnswer {

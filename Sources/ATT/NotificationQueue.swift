@@ -25,9 +25,9 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 /// **Overview**: the values that wait for one bearer: Handle Value Notifications (Vol 3, Part F, §3.4.7.1) and Write
 /// Commands (§3.4.5.3), first in, first out. They need no answer, so this queue alone slows their producer down.
 ///
-/// **Function**: `offer` copies a value in, cut to what a PDU of the MTU in force can carry; `pull` copies it out, opcode
-/// and handle before it, when the controller has a buffer for the link and never earlier. Two copies, no allocation
-/// after `init`.
+/// **Function**: `offer` copies a value in, cut to what a PDU of the MTU in force can carry; `pull` copies it out,
+/// opcode and handle before it, when the controller has a buffer for the link and never earlier. Two copies, no
+/// allocation after `init`.
 ///
 /// **Phases**: open → refused (an offer returned `.full`) → open again, when there is room for the longest PDU of the
 /// MTU: the queue reports that edge exactly once.
@@ -40,25 +40,20 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 ///    sending and refusing allocate nothing. (`likeAList`, `QueueTraffic`; `Benchmarks/run` counts allocations)
 /// 2. *An immediate answer, one edge.* A value that does not fit is refused with `.full`. However many are refused,
 ///    exactly one `.ready` follows, as soon as there is room for the longest PDU that the MTU in force carries: any
-/// value
-///    is accepted then, and any Multiple Handle Value Notification, which is up to two octets longer. (`oneReadyEdge`,
-///    `readyForTheLongestPDU`, `likeAList`, `QueueTraffic`)
+///    value is accepted then, and any Multiple Handle Value Notification, which is up to two octets longer.
+///    (`oneReadyEdge`, `readyForTheLongestPDU`, `likeAList`, `QueueTraffic`)
 /// 3. *First in, first out*, for a bearer's notifications and commands together, so for each subscription too: none
-/// lost,
-///    none duplicated, none on another link, for the lifetime of the link. Accepted values leave even if the client
-///    unsubscribes meanwhile; only those of a service that is removed are dropped, because another may take its handles.
-///    Requests, application's answers and indications keep their place among them: see
-/// `Bearer`.
-///    (`likeAList`, `QueueTraffic`, `OrderTests`)
+///    lost, none duplicated, none on another link, for the lifetime of the link. Accepted values leave even if the
+///    client unsubscribes meanwhile; only those of a service that is removed are dropped, because another may take its
+///    handles. Requests, application's answers and indications keep their place among them: see `Bearer`. (`likeAList`,
+///    `QueueTraffic`, `OrderTests`)
 /// 4. *Cutting is reported.* A value longer than min(ATT_MTU − 3, 512) octets at the time of its offer is cut to that
-/// and
-///    answered `.cut(to:)`. The MTU never shrinks, so a waiting value always fits. (`valuesAreCutTo512`,
-/// `QueueTraffic`)
+///    and answered `.cut(to:)`. The MTU never shrinks, so a waiting value always fits. (`valuesAreCutTo512`,
+///    `QueueTraffic`)
 /// 5. *Written late.* A value is written into its ACL packet when the controller has a buffer for the link. So a
-/// response
-///    that the server gives itself overtakes everything without a buffer, and waits only for the rest of a frame that
-/// has
-///    begun. (`aResponseOvertakesWhatHasNoBuffer`, `aResponseWaitsForTheRestOfAFrameAndNoMore`, `QueueTraffic`)
+///    response that the server gives itself overtakes everything without a buffer, and waits only for the rest of a
+///    frame that has begun. (`aResponseOvertakesWhatHasNoBuffer`, `aResponseWaitsForTheRestOfAFrameAndNoMore`,
+///    `QueueTraffic`)
 /// 6. *One indication at a time* for each bearer: the next is `.full` until the peer's confirmation, which is reported
 ///    once. Vol 3, Part F, §3.3.2. (`QueueTraffic`; `AirTrace` checks the packets)
 /// 7. *The end of the link* drops waiting values, ends requests and indications once each, and from then on offers are
@@ -244,8 +239,8 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     }
     return octets
   }
-  /// The entry without values of attributes that are gone; nil: nothing is left. Of two tuples the one that is left is a
-  /// notification of its own: Vol 3, Part F, §3.4.7.4.
+  /// The entry without values of attributes that are gone; nil: nothing is left. Of two tuples the one that is left is
+  /// a notification of its own: Vol 3, Part F, §3.4.7.4.
   private static func rest(
     of entry: (ATTOpcode, AttributeHandle, [UInt8]), where isGone: (AttributeHandle) -> Bool
   ) -> (ATTOpcode, AttributeHandle, [UInt8])? {

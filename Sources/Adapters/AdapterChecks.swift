@@ -78,8 +78,8 @@ extension AdapterSurvey {
     (processChecks + checks(of: number)).lazy.compactMap(\.error).first
   }
 
-  /// The first adapter that can be opened, as far as it can be seen. Throws what keeps the first adapter from it, or why
-  /// there is none.
+  /// The first adapter that can be opened, as far as it can be seen. Throws what keeps the first adapter from it, or
+  /// why there is none.
   public func firstUsable() throws(AdapterError) -> BluetoothAdapter {
     if let error = processChecks.lazy.compactMap(\.error).first { throw error }
     if let usable = adapters.first(where: { obstacle(to: $0.number) == nil }) { return usable }

@@ -321,8 +321,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
     // Nil if the link is down; the event of its end follows.
     let call: StaticString =
       name.kind == .command ? "writeValue(_:for:type:)" : "updateValue(_:for:onSubscribedCentrals:)"
-    // Programs complete a write, or send the next, when the port is ready, also after writes that were accepted. For values
-    // of a peripheral they rely on the edge after a refusal alone.
+    // Programs complete a write, or send the next, when the port is ready, also after writes that were accepted. For
+    // values of a peripheral they rely on the edge after a refusal alone.
     let port = try? host.sendPort(
       name.kind, on: link, capacity: 16 * 1024, call: call, tellsDrained: name.kind == .command
     ) { [weak session] in

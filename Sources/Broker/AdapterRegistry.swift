@@ -11,8 +11,8 @@ final class AdapterRegistry: @unchecked Sendable {
   // Sendable: the lock.
 
   /// The process's. A program that ends with `exit`, by returning, or by a signal that it leaves at its default (see
-  /// `EndingSignals`), need not have closed its sessions: its peers see a disconnection and not a silence, and an adapter that
-  /// was taken down is up again.
+  /// `EndingSignals`), need not have closed its sessions: its peers see a disconnection and not a silence, and an
+  /// adapter that was taken down is up again.
   static let shared: AdapterRegistry = {
     let registry = AdapterRegistry()
     _ = StandardError.shared  // the last that is done at exit is what was begun first

@@ -30,8 +30,8 @@ final class AdapterSession: @unchecked Sendable {
 
   // MARK: On the event loop
 
-  // Release builds do not check that no two accesses to these overlap (70 instructions for each value): an event queue calls
-  // nobody back on this thread.
+  // Release builds do not check that no two accesses to these overlap (70 instructions for each value): an event queue
+  // calls nobody back on this thread.
   /// Events of this turn of the loop.
   #if !DEBUG
     @exclusivity(unchecked)

@@ -3,21 +3,24 @@ import DequeModule
 import Logging
 
 /// # AppCore
-/// **Overview**: decides when each app of a machine runs, as the system does for apps of Core Bluetooth. It knows no adapter and no
-/// process: adapters ask with `wake`, the driver reports processes, and users move apps. A value in virtual time, as `BrokerCore`.
+/// **Overview**: decides when each app of a machine runs, as the system does for apps of Core Bluetooth. It knows no
+/// adapter and no process: adapters ask with `wake`, the driver reports processes, and users move apps. A value in
+/// virtual time, as `BrokerCore`.
 ///
-/// **Function**: an app in the background is suspended soon. An event wakes it for about ten seconds (S36), or relaunches it if it has no
-/// process and its manifest names a command (S42). An app that is awake too much is woken less often, and in the end terminated
-/// (S37). A relaunch that fails is tried again after growing delays.
+/// **Function**: an app in the background is suspended soon. An event wakes it for about ten seconds (S36), or
+/// relaunches it if it has no process and its manifest names a command (S42). An app that is awake too much is woken
+/// less often, and in the end terminated (S37). A relaunch that fails is tried again after growing delays.
 ///
-/// **Phases**: foreground → background → suspended ⇄ awake; → terminated → launching → awake. `AppLife` is what adapters see of them.
+/// **Phases**: foreground → background → suspended ⇄ awake; → terminated → launching → awake. `AppLife` is what
+/// adapters see of them.
 struct AppCore {
   struct Limits: Sendable {
     /// From the background to suspension: "shortly after", S7.
     var leaving = Duration.seconds(5)
     /// The time of one wake-up: S36.
     var awake = Duration.seconds(10)
-    /// An app that has been awake for longer than `allowance` in one `period` waits for the period's end before the next wake-up …
+    /// An app that has been awake for longer than `allowance` in one `period` waits for the period's end before the
+    /// next wake-up …
     var allowance = Duration.seconds(120)
     var period = Duration.seconds(600)
     /// … and is terminated when it has waited in this many periods in a row. S37.
@@ -84,8 +87,8 @@ struct AppCore {
 
   // MARK: Processes
 
-  /// A process of the app has connected. It is in the foreground, unless it was relaunched. `canLaunch`: its manifest says how to start
-  /// it.
+  /// A process of the app has connected. It is in the foreground, unless it was relaunched. `canLaunch`: its manifest
+  /// says how to start it.
   mutating func begin(_ app: AppID, canLaunch: Bool, now: Instant) {
     self.now = now
     // Also those of a process whose end is not known yet.

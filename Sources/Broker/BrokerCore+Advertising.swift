@@ -1,6 +1,6 @@
-// What sessions advertise, packed as Core Bluetooth does it: each in an advertising set of its own (Vol 4, Part E, §7.8.53) while the
-// controller has one left, the others together in the last one. A controller without sets has one for all. What a session wants to
-// advertise lasts while its app's life forbids it, and is on the air again afterwards.
+// What sessions advertise, packed as Core Bluetooth does it: each in an advertising set of its own (Vol 4, Part E,
+// §7.8.53) while the controller has one left, the others together in the last one. A controller without sets has one
+// for all. What a session wants to advertise lasts while its app's life forbids it, and is on the air again afterwards.
 
 extension BrokerCore {
   mutating func startAdvertising(

@@ -1,11 +1,12 @@
 import BindruneWire
 
 /// # Apps of a broker
-/// **Overview**: what the life of an app allows its sessions, and which events are reason enough to run it. `AppCore` decides when an app
-/// runs; `move` tells every adapter. Rows S1 … S38 of the seeds; Decision 0052.
+/// **Overview**: what the life of an app allows its sessions, and which events are reason enough to run it. `AppCore`
+/// decides when an app runs; `move` tells every adapter. Rows S1 … S38 of the seeds; Decision 0052.
 ///
-/// **Function**: an app in the foreground may do everything. One in the background may do what its modes name, with the restrictions of
-/// the background; without the mode its scans and its advertising stop, the contents of its services are disabled, and its events wait.
+/// **Function**: an app in the foreground may do everything. One in the background may do what its modes name, with the
+/// restrictions of the background; without the mode its scans and its advertising stop, the contents of its services
+/// are disabled, and its events wait.
 ///
 /// **Phases**: see `AppLife`.
 struct App {

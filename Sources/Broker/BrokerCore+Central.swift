@@ -245,8 +245,8 @@ extension BrokerCore {
     case .none: return nil
     }
   }
-  /// One scan of the host, which filters and coalesces. Two for services and solicited services, because a filter of the
-  /// host requires all of its criteria.
+  /// One scan of the host, which filters and coalesces. Two for services and solicited services, because a filter of
+  /// the host requires all of its criteria.
   private mutating func begin(_ wish: RestoredState.Scan, _ parameters: ScanParameters, for session: SessionID) {
     var filters = [ScanFilter(services: wish.services)]
     if !wish.services.isEmpty, !wish.solicitedServices.isEmpty {

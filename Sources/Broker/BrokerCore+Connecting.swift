@@ -7,8 +7,8 @@ enum Reach: Equatable {
   case cancelling(RequestID)
   /// The next attempt is due at `Timer.retry`.
   case awaitingRetry
-  /// The link is up, but the device may not have received the connection request, until `Timer.establish`: Vol 6, Part B,
-  /// §4.5.2.
+  /// The link is up, but the device may not have received the connection request, until `Timer.establish`: Vol 6, Part
+  /// B, §4.5.2.
   case establishing(LinkID)
   case linked(LinkID)
   case disconnecting(LinkID)
@@ -346,8 +346,8 @@ extension BrokerCore {
     updateLink(peer)
   }
 
-  /// The link ends, and is not encrypted: sessions would take it for a protected one. The host ends it too; the sessions
-  /// get this error.
+  /// The link ends, and is not encrypted: sessions would take it for a protected one. The host ends it too; the
+  /// sessions get this error.
   mutating func encryptionFailed(_ id: LinkID, _ status: HCIStatus) {
     let error: BluetoothError
     switch status {

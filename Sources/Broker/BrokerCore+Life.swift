@@ -33,8 +33,8 @@ struct AdapterPatience: Sendable {
 /// **Function**: after every failure the controller is opened again, as long as there are sessions: switching it on,
 /// plugging it in or starting it later is enough. The waits between the attempts grow until it has worked for a while,
 /// so that a controller that fails again and again is not restarted all the time. Only a choice that names no
-/// controller is not tried again. A controller that has worked is `resetting` first; if it does not come back, the state
-/// shows the cause.
+/// controller is not tried again. A controller that has worked is `resetting` first; if it does not come back, the
+/// state shows the cause.
 ///
 /// **Phases**: idle → opening → running → closing → awaitingRetry → opening …; without sessions closing, awaitingRetry
 /// → idle.

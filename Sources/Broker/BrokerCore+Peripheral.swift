@@ -4,8 +4,8 @@ import GATT
 // The peripheral's half of the broker: one database for the services of all sessions. Each session gets the requests of
 // clients for its own services.
 //
-// - A read or write goes to the session that has published the value, and waits for its answer: it is answered exactly once,
-//   by the session, by the server after 25 s, or, when the session closes, with Unlikely Error (0x0E).
+// - A read or write goes to the session that has published the value, and waits for its answer: it is answered exactly
+//   once, by the session, by the server after 25 s, or, when the session closes, with Unlikely Error (0x0E).
 // - A queue of prepared writes (Vol 3, Part F, §3.4.6) is written whole or not at all, which no session can promise for
 //   another: one that has values of several sessions is refused with 0x0E, and no session gets it.
 // - An operation that the properties do not offer is refused, whatever the permissions allow. Vol 3, Part G, §3.3.1.1.

@@ -1,23 +1,26 @@
 import BindruneWire
 
 /// # Preserved managers
-/// **Overview**: a manager with a restoration identifier outlives the process of its app: its session stays, with everything that it
-/// has begun, and the next session of the same identity takes its place. Rows S39 … S72 of the seeds; Decision 0052.
+/// **Overview**: a manager with a restoration identifier outlives the process of its app: its session stays, with
+/// everything that it has begun, and the next session of the same identity takes its place. Rows S39 … S72 of the
+/// seeds; Decision 0052.
 ///
-/// **Function**: `end` preserves or removes the sessions of an app; `restore` gives a preserved one to a new process. In between the session's
-/// links, connection requests, scan, services and advertisement go on, and an event that completes one of these tasks asks for a relaunch. When
-/// the adapter stops working, the session's `plan` keeps what was to be done, and the core does it again when the adapter works again.
+/// **Function**: `end` preserves or removes the sessions of an app; `restore` gives a preserved one to a new process.
+/// In between the session's links, connection requests, scan, services and advertisement go on, and an event that
+/// completes one of these tasks asks for a relaunch. When the adapter stops working, the session's `plan` keeps what
+/// was to be done, and the core does it again when the adapter works again.
 ///
 /// **Phases**: live → kept ⇄ planned → live.
 enum Preservation: Equatable {
-  /// What it has begun goes on. The next process learns of every device of the end of the process before, also of those whose
-  /// links have ended meanwhile: their events follow (S66).
+  /// What it has begun goes on. The next process learns of every device of the end of the process before, also of those
+  /// whose links have ended meanwhile: their events follow (S66).
   case kept([PreservedManager.Peer])
   /// The adapter does not work. The plan is carried out when it does.
   case planned(PreservedManager)
 }
 
-/// What a manager had begun, for the time when nothing of it exists on the adapter: in a file, or while the adapter is off.
+/// What a manager had begun, for the time when nothing of it exists on the adapter: in a file, or while the adapter is
+/// off.
 struct PreservedManager: Equatable, Sendable {
   struct Peer: Equatable, Sendable {
     var identifier: UUID
@@ -41,8 +44,8 @@ struct PreservedManager: Equatable, Sendable {
 }
 
 extension BrokerCore {
-  /// The process of the app has ended: managers with an identifier that had begun something are preserved, the others are removed.
-  /// Returns the sessions that remain.
+  /// The process of the app has ended: managers with an identifier that had begun something are preserved, the others
+  /// are removed. Returns the sessions that remain.
   mutating func end(_ app: AppID, now: Instant) -> [SessionID] {
     self.now = now
     for session in sessions.ids where sessions[session]?.app == app && sessions[session]?.preservation == nil {
@@ -164,8 +167,8 @@ extension BrokerCore {
 
   // MARK: Restoring
 
-  /// A new process of the app has the manager. It gets what was preserved, then the adapter's state; the driver delivers the events that
-  /// have waited after that (S43, S64): `waiting`. What is restored is the state before them.
+  /// A new process of the app has the manager. It gets what was preserved, then the adapter's state; the driver
+  /// delivers the events that have waited after that (S43, S64): `waiting`. What is restored is the state before them.
   mutating func restore(_ session: SessionID, before waiting: [BrokerEvent] = [], now: Instant) {
     self.now = now
     guard let known = sessions[session], known.preservation != nil else { return }
@@ -221,8 +224,8 @@ extension BrokerCore {
         + ended.map { .init(central: $0, handle: characteristic.value, longestUpdate: 20) }
     }
   }
-  /// What the events that wait for a process tell first of each link and each subscription. True: it begins, so that it is not of the
-  /// state before them.
+  /// What the events that wait for a process tell first of each link and each subscription. True: it begins, so that it
+  /// is not of the state before them.
   private struct News {
     struct Subscription: Hashable {
       let central: UUID, handle: AttributeHandle

@@ -76,9 +76,9 @@ extension CentralLink {
 }
 
 extension BrokerCore {
-  /// The link on which the session may use the attribute; without one the operation is over. An app of a daemon uses what
-  /// it has found by its own discovery: handles that it guesses, or has from another app or an earlier link, may be other
-  /// attributes now. The sessions of a program with an adapter of its own are one app.
+  /// The link on which the session may use the attribute; without one the operation is over. An app of a daemon uses
+  /// what it has found by its own discovery: handles that it guesses, or has from another app or an earlier link, may
+  /// be other attributes now. The sessions of a program with an adapter of its own are one app.
   mutating func link(
     with handle: AttributeHandle, of peer: UUID, for session: SessionID, _ id: OperationID
   ) -> LinkID? {

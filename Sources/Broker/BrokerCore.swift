@@ -208,7 +208,8 @@ struct SessionTable {
     let identity: ManagerIdentity?
     /// Nil: its process lives.
     var preservation: Preservation?
-    /// The first event that completed one of its tasks when its process had ended and its app was not known to be terminated.
+    /// The first event that completed one of its tasks when its process had ended and its app was not known to be
+    /// terminated.
     var completed: BrokerEvent?
     /// What it scans for; nil: it does not scan.
     var scanned: RestoredState.Scan?

@@ -37,8 +37,8 @@ enum BrokerEffect: Sendable {
 
 /// Commands of the core to its host. The core chooses all numbers, and uses none twice.
 enum HostCommand: Sendable {
-  /// `.completed` answers. `isPlaced`: it leaves after the values that the session offered before the request that is being
-  /// carried out.
+  /// `.completed` answers. `isPlaced`: it leaves after the values that the session offered before the request that is
+  /// being carried out.
   case begin(RequestID, HostOperation, isPlaced: Bool)
   case cancel(RequestID)
   case beginScan(ScanID, ScanParameters, ScanFilter)

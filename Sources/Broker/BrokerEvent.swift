@@ -2,9 +2,9 @@ import GATT
 
 /// An event of a session. Events come in the order in which they happened; they are plain values, as the requests are.
 public enum BrokerEvent: Sendable {
-  /// The first event of every session, and whenever it changes. Below `.poweredOn` every link, scan and advertisement of the
-  /// session has ended without another event; below `.poweredOff` its peers cannot be used any more, and its published
-  /// services are gone.
+  /// The first event of every session, and whenever it changes. Below `.poweredOn` every link, scan and advertisement
+  /// of the session has ended without another event; below `.poweredOff` its peers cannot be used any more, and its
+  /// published services are gone.
   case adapter(AdapterState)
 
   /// Before the first state: what was preserved of the manager whose place the session takes. Never empty.
@@ -24,7 +24,8 @@ public enum BrokerEvent: Sendable {
   case longestWriteChanged(UUID, Int)
   /// The services declared at these handles have changed: what was found in them cannot be used any more.
   case servicesChanged(UUID, HandleRange)
-  /// Notifications or indications of the value at the handle, in order: those that came one after another, and together.
+  /// Notifications or indications of the value at the handle, in order: those that came one after another, and
+  /// together.
   case values(UUID, AttributeHandle, BrokerValues)
   /// There is room in the peer's command port again, after it has refused a value.
   case readyToWrite(UUID)

@@ -1,7 +1,7 @@
 import GATT
 
-/// Names a request of a session until it is answered by exactly one `BrokerEvent.completed`. The session's owner chooses it,
-/// and uses none twice.
+/// Names a request of a session until it is answered by exactly one `BrokerEvent.completed`. The session's owner
+/// chooses it, and uses none twice.
 public struct OperationID: Hashable, Sendable {
   public var rawValue: UInt64
   public init(rawValue: UInt64) { self.rawValue = rawValue }
@@ -10,8 +10,9 @@ public struct OperationID: Hashable, Sendable {
 /// A request to a session. Requests are plain values, which can be carried out in this process or be written to a
 /// socket.
 ///
-/// A peer is named by its identifier: `UUID(PeerID)`. Requests on a peer that is not connected for this session complete
-/// with `.disconnected`; the event `.disconnected` of a link ends all its pending requests, which are not completed.
+/// A peer is named by its identifier: `UUID(PeerID)`. Requests on a peer that is not connected for this session
+/// complete with `.disconnected`; the event `.disconnected` of a link ends all its pending requests, which are not
+/// completed.
 public enum BrokerRequest: Equatable, Sendable {
   case central(Central)
   case peripheral(Peripheral)
@@ -19,8 +20,8 @@ public enum BrokerRequest: Equatable, Sendable {
   /// Requests of a central: for devices, links with them, and their attributes.
   public enum Central: Equatable, Sendable {
     /// Scans; replaces what this session has scanned for before. `services` empty: all devices. The session gets a
-    /// `.discovered` for each device once, and again when the device shows more than before (its scan response, for one);
-    /// with `allowsDuplicates`, for every advertisement.
+    /// `.discovered` for each device once, and again when the device shows more than before (its scan response, for
+    /// one); with `allowsDuplicates`, for every advertisement.
     case scan(services: [BluetoothUUID], solicitedServices: [BluetoothUUID], allowsDuplicates: Bool)
     case stopScan
     /// Without a time limit: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.
@@ -109,7 +110,8 @@ public struct ServiceDescription: Equatable, Sendable {
   }
   public struct Characteristic: Equatable, Sendable {
     public var uuid: BluetoothUUID
-    /// Those of the Specification: Vol 3, Part G, §3.3.1.1. With `.notify` or `.indicate` it has a configuration descriptor.
+    /// Those of the Specification: Vol 3, Part G, §3.3.1.1. With `.notify` or `.indicate` it has a configuration
+    /// descriptor.
     public var properties: CharacteristicProperties
     /// Of the value. Its configuration may be written as openly as the characteristic is subscribed to:
     public var permissions: AttributePermissions

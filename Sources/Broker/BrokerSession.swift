@@ -2,8 +2,8 @@
 /// `EventQueue`, and values leave through ports. A session behaves as if the adapter were its own; it shares it with
 /// the other sessions of its process, or, over a socket, of the machine.
 ///
-/// Requests and events are values with identifiers: no closures, no shared objects. A `SendPort` is the exception, because
-/// admission is local: whether a value is taken is answered on the caller's thread.
+/// Requests and events are values with identifiers: no closures, no shared objects. A `SendPort` is the exception,
+/// because admission is local: whether a value is taken is answered on the caller's thread.
 public protocol BrokerSession: AnyObject, Sendable {
   /// From any thread; carried out in the order of the calls.
   func send(_ request: BrokerRequest)

@@ -1,7 +1,7 @@
 import FoundationEssentials
 
-/// Values of one characteristic, in order, all their octets in one piece of memory. `visit` lends each value; iteration copies each
-/// one into a `Data`.
+/// Values of one characteristic, in order, all their octets in one piece of memory. `visit` lends each value; iteration
+/// copies each one into a `Data`.
 public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLiteral {
   /// Before each value its length, two octets.
   private(set) var octets: [UInt8] = []
@@ -24,7 +24,8 @@ public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLit
     self.octets = octets
     self.count = count
   }
-  /// Empty, with memory for as many octets as `other` has, 64 KiB at most: the next values are often as many as the last.
+  /// Empty, with memory for as many octets as `other` has, 64 KiB at most: the next values are often as many as the
+  /// last.
   init(asLongAs other: BrokerValues) { octets.reserveCapacity(Swift.min(other.octets.count, 1 << 16)) }
 
   /// Appends a copy of `value`, which has 65,535 octets at most (traps otherwise).

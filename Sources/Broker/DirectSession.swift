@@ -23,8 +23,9 @@ public final class DirectSession: BrokerSession {
   }
   deinit { close() }
 
-  /// For programs that embed the stack: from now on there is an adapter of this name, for `init(adapter:events:)` and for the
-  /// facade's option. `open` returns its controller, on `loop`: at the first session, and again after each failure.
+  /// For programs that embed the stack: from now on there is an adapter of this name, for `init(adapter:events:)` and
+  /// for the facade's option. `open` returns its controller, on `loop`: at the first session, and again after each
+  /// failure.
   ///
   ///     let radio = SimulatedRadio(on: loop)
   ///     for name in ["left", "right"] { DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() } }

@@ -10,16 +10,19 @@ public protocol EventQueueReader: AnyObject, Sendable {
 }
 
 /// # EventQueue
-/// **Overview**: the events of one session that its application has not taken, in order. The session's adapter puts them in; a
-/// reader takes them when it can use them: a manager when its dispatch queue runs, a connection when its socket is writable.
+/// **Overview**: the events of one session that its application has not taken, in order. The session's adapter puts
+/// them in; a reader takes them when it can use them: a manager when its dispatch queue runs, a connection when its
+/// socket is writable.
 ///
 ///     adapter's event loop ── put ──▶ ┌────────────┐ ── eventsWait ──▶ reader
 ///                                     │ EventQueue │
 ///                                     └────────────┘ ◀── takeAll ──── its own thread
 ///
-/// **Function**: while the reader takes nothing, `WaitingEvents` bounds what waits. Every method may be called from any thread.
+/// **Function**: while the reader takes nothing, `WaitingEvents` bounds what waits. Every method may be called from any
+/// thread.
 ///
-/// **Phases**: open ⇄ held, while the app does not run (Decision 0052); → closed, by the session or by its reader, for good. A closed queue drops what waits and what comes.
+/// **Phases**: open ⇄ held, while the app does not run (Decision 0052); → closed, by the session or by its reader, for
+/// good. A closed queue drops what waits and what comes.
 public final class EventQueue: @unchecked Sendable {
   // Sendable: the lock.
   private let lock = NIOLock()

@@ -1,6 +1,7 @@
-// A peer's identifier: its `PeerID` as a UUID, reversibly. So an identifier means the same device in every run and in every process of
-// a machine, without a store. The octets of the address stand in reverse, because the first of an address
-// are its maker's: programs show the beginning of an identifier, and the devices of one maker look different there.
+// A peer's identifier: its `PeerID` as a UUID, reversibly. So an identifier means the same device in every run and in
+// every process of a machine, without a store. The octets of the address stand in reverse, because the first of an
+// address are its maker's: programs show the beginning of an identifier, and the devices of one maker look different
+// there.
 //
 //     F5F4F3F2-F1F0-8001-B14E-4472756E6500     the device that became known as F0:F1:F2:F3:F4:F5
 //     address       │└ 0: public, 1: random

@@ -1,4 +1,5 @@
-/// What the broker has kept of a manager, and gone on with, while its app had no process: rows S47 … S52 and S66 … S72 of the seeds.
+/// What the broker has kept of a manager, and gone on with, while its app had no process: rows S47 … S52 and S66 … S72
+/// of the seeds.
 public struct RestoredState: Equatable, Sendable {
   public struct Scan: Equatable, Sendable {
     public var services: [BluetoothUUID]

@@ -2,8 +2,8 @@ import BindruneTransport
 
 /// Where a manager's session is: in this process, or with bindruned. See `DaemonSocket`.
 public enum SessionChoice {
-  /// `adapter`: what the program names, as for `DirectSession`, or `broker`, or `broker:NAME`. A mistake in what chooses the adapter is
-  /// the state `AdapterState.unsupported`.
+  /// `adapter`: what the program names, as for `DirectSession`, or `broker`, or `broker:NAME`. A mistake in what
+  /// chooses the adapter is the state `AdapterState.unsupported`.
   public static func open(
     adapter: String?, as identity: ManagerIdentity, events: EventQueue
   ) -> any BrokerSession {
@@ -27,8 +27,9 @@ public enum SessionChoice {
     }
   }
 
-  /// S61, S62: the restoration identifiers of the managers for which bindruned has relaunched this process; none if a user has started it,
-  /// or it does not use the daemon. It blocks its thread until the daemon has answered, 5 s at most.
+  /// S61, S62: the restoration identifiers of the managers for which bindruned has relaunched this process; none if a
+  /// user has started it, or it does not use the daemon. It blocks its thread until the daemon has answered, 5 s at
+  /// most.
   public static func launchIdentifiers(of role: BackgroundMode) -> [String] {
     guard let daemon = try? DaemonSocket.chosen(), let manifest = try? AppManifest.ofThisProgram() else { return [] }
     var identifiers: [String] = []

@@ -5,9 +5,9 @@ import FoundationEssentials
 import Glibc
 import SystemPackage
 
-/// Lines for the user of the program. A thread of its own writes them, so that an output that has no reader, that is full or
-/// that is closed neither delays nor ends anything; lines without room are dropped and counted. Lines come back when a full
-/// device has room again.
+/// Lines for the user of the program. A thread of its own writes them, so that an output that has no reader, that is
+/// full or that is closed neither delays nor ends anything; lines without room are dropped and counted. Lines come back
+/// when a full device has room again.
 package final class StandardError: TextOutputStream, Sendable {
   /// The process's. Lines that wait when the process exits are written within half a second, or lost.
   package static let shared: StandardError = {

@@ -4,8 +4,9 @@ import FoundationEssentials
 /// **Overview**: the events in an `EventQueue`, in order. The program's own requests bound their number, and not what
 /// devices do, however long the program takes none: Decision 0027.
 ///
-/// **Function**: the end of a request that the program has not taken removes the request, and vanishes with it. While fewer than
-/// 1,024 events wait, all others are kept. From then on an event replaces a waiting one that it makes obsolete, or is dropped:
+/// **Function**: the end of a request that the program has not taken removes the request, and vanishes with it. While
+/// fewer than 1,024 events wait, all others are kept. From then on an event replaces a waiting one that it makes
+/// obsolete, or is dropped:
 ///
 /// | event | effect on what waits |
 /// |---|---|
@@ -17,8 +18,8 @@ import FoundationEssentials
 /// | advertisement | is dropped |
 /// | value; write without response | is dropped while 65,536 events wait |
 ///
-/// So what remains always ends in the present state. Nothing that the program has asked for, and no request that a central
-/// waits for an answer to, is dropped. Until the program has taken a first state, only the last one is kept.
+/// So what remains always ends in the present state. Nothing that the program has asked for, and no request that a
+/// central waits for an answer to, is dropped. Until the program has taken a first state, only the last one is kept.
 struct WaitingEvents {
   fileprivate static var crowd: Int { 1024 }
   /// No known state of the adapter has been taken yet.

@@ -17,7 +17,7 @@ public enum BTSnoop {
 
   /// Appends a record of datalink 1002: an HCI packet, its H4 packet type octet first. `time` is in microseconds since
   /// 1970. Flags: bit 0 is set for packets to the host, bit 1 for commands and events instead of data. `drops`: the
-  /// packets missing in the file before this one. `originalCount`: the packet's octets before it was cut.
+  ///       packets missing in the file before this one. `originalCount`: the packet's octets before it was cut.
   public static func append(
     _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, drops: UInt32 = 0, originalCount: Int? = nil,
     to octets: inout [UInt8]

@@ -1,7 +1,8 @@
 import BindruneWire
 import HCI
 
-/// One record of a trace file, or of Linux's HCI monitor: what it holds, when it was recorded, and where its octets are.
+/// One record of a trace file, or of Linux's HCI monitor: what it holds, when it was recorded, and where its octets
+/// are.
 public struct CaptureRecord: BitwiseCopyable, Sendable {
   /// What `octets` are.
   public enum Content: BitwiseCopyable, Sendable, Equatable {

@@ -5,7 +5,8 @@ import BindruneWire
 ///     priority │ identifier's length │ identifier … 0 │ message … 0
 ///
 /// The length includes the identifier's zero. btmon shows the line as `identifier: message`, Wireshark from 4.2 on as
-/// `hci_mon.ident` and `hci_mon.message`. Bindrune writes the call that causes a packet in this form, before the packet.
+/// `hci_mon.ident` and `hci_mon.message`. Bindrune writes the call that causes a packet in this form, before the
+/// packet.
 public struct UserLogging: Sendable, Equatable {
   /// As in syslog: 3 is an error, 4 a warning, 6 information, 7 for debugging. btmon omits 7 unless told otherwise.
   public var priority: UInt8
@@ -19,7 +20,8 @@ public struct UserLogging: Sendable, Equatable {
     self.identifier = identifier
     self.message = message
   }
-  /// The octets of a record. nil: too few for the two lengths that it has. A text without its zero ends with the octets.
+  /// The octets of a record. nil: too few for the two lengths that it has. A text without its zero ends with the
+  /// octets.
   public init?(_ octets: Span<UInt8>) {
     guard octets.count >= 2, octets.count - 2 >= Int(octets[1]) else { return nil }
     priority = octets[0]

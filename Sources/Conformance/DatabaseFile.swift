@@ -34,8 +34,8 @@ public struct DatabaseFile: Sendable {
   /// With `name` a Generic Access service (Vol 3, Part C, §12) follows the last service of a file that has none, so
   /// that every central can use the database. Without it, nothing is added.
   ///
-  /// The services are to be inserted into `existing`: a handle is by default the next one that it has never assigned, and
-  /// `database` has the services of both.
+  /// The services are to be inserted into `existing`: a handle is by default the next one that it has never assigned,
+  /// and `database` has the services of both.
   public init(
     _ text: String, file: String, genericAccessName name: String? = nil, after existing: Database = Database()
   ) throws(FileError) {

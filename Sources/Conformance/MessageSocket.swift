@@ -19,7 +19,8 @@ public enum SocketAddress: Sendable, Hashable, CustomStringConvertible {
 
 /// How a socket separates messages.
 public enum MessageFraming: Sendable {
-  /// ATT PDUs: packets of a SOCK_SEQPACKET socket; on TCP each with its length in front, two octets, least significant first.
+  /// ATT PDUs: packets of a SOCK_SEQPACKET socket; on TCP each with its length in front, two octets, least significant
+  /// first.
   case pdus
   /// Lines of text, on a stream of either kind.
   case lines

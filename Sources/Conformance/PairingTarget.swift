@@ -161,8 +161,8 @@ public final class PairingTarget: ServedTarget {
       }
     }
   }
-  /// A function of its own, for the access to `manager` must end before `handle` begins one: the optimiser of Swift 6.3.1
-  /// extends it over the body of an `if let` whose condition makes it, and the program aborts.
+  /// A function of its own, for the access to `manager` must end before `handle` begins one: the optimiser of Swift
+  /// 6.3.1 extends it over the body of an `if let` whose condition makes it, and the program aborts.
   @inline(never) private func nextEffect() -> SecurityEffect? { manager.nextEffect() }
 
   private func handle(_ effect: SecurityEffect) {

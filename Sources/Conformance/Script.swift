@@ -110,8 +110,8 @@ public enum Command: Sendable, Equatable {
   case mtu(Int)
   /// `security encrypted 7`: the link's protection from here on, and the octets of its key.
   case security(BearerSecurity, keySize: Int)
-  /// `signing 01 … 10 7 authenticated`: the key of signed writes; the counter of a client's next one, or the least that a
-  /// server accepts; the key was distributed with protection against a man in the middle.
+  /// `signing 01 … 10 7 authenticated`: the key of signed writes; the counter of a client's next one, or the least that
+  /// a server accepts; the key was distributed with protection against a man in the middle.
   case signing([UInt8], counter: UInt32, isAuthenticated: Bool)
   /// `authorized`, `unauthorized`: whether the application authorizes the client.
   case authorized(Bool)

@@ -5,7 +5,8 @@ import DequeModule
 import GATT
 import SMP
 
-/// Our own stack under test: a bearer with a GATT server and a GATT client on it, in virtual time, without a controller.
+/// Our own stack under test: a bearer with a GATT server and a GATT client on it, in virtual time, without a
+/// controller.
 ///
 /// It drives them as `HostCore` does: it drains their effects after every PDU, and answers as the application for the
 /// values that the database file gives a delay or an error.

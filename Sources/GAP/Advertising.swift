@@ -19,8 +19,8 @@ extension HostCore {
   ) throws(AdvertisingError) -> PackedAdvertisement {
     try advertise([parameters.source(of: data)], parameters, as: id, now: now)
   }
-  /// The same for the data of several applications in one advertisement, which share its room. The sources say which of them are
-  /// in the background, and `parameters` need not.
+  /// The same for the data of several applications in one advertisement, which share its room. The sources say which of
+  /// them are in the background, and `parameters` need not.
   @discardableResult
   public mutating func advertise(
     _ sources: [AdvertisingPacker.Source], _ parameters: AdvertisingParameters, as id: AdvertisingSetID = .first,

@@ -6,8 +6,8 @@ import GATT
 import HCI
 import SMP
 
-// The bonds: those that the application brings, those that pairings make, and what clients leave in them. Vol 3, Part C,
-// §9.4, §10; Decisions 0048, 0060.
+// The bonds: those that the application brings, those that pairings make, and what clients leave in them. Vol 3, Part
+// C, §9.4, §10; Decisions 0048, 0060.
 extension HostCore {
   // MARK: From above
 

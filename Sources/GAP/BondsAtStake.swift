@@ -4,8 +4,8 @@ import BindruneWire
 import HCI
 import SMP
 
-/// A bond whose place a pairing would take. Who consents accepts the peer as that device from now on: a stranger can use
-/// a bonded device's address, and distribute its identity. Decision 0060.
+/// A bond whose place a pairing would take. Who consents accepts the peer as that device from now on: a stranger can
+/// use a bonded device's address, and distribute its identity. Decision 0060.
 public struct ReplacedBond: BitwiseCopyable, Sendable, Hashable {
   /// Why the pairing would replace the bond.
   public enum Ground: BitwiseCopyable, Sendable, Hashable {
@@ -64,8 +64,8 @@ extension HostCore {
     guard let bond = bond(at: index) else { return nil }
     return ReplacedBond(bond, upper.links[index].hasProven(bond) ? .key : .address)
   }
-  /// What else the link's peer would take the place of with this identity: bonds of other peers, and identities that the
-  /// application has added with another key or address.
+  /// What else the link's peer would take the place of with this identity: bonds of other peers, and identities that
+  /// the application has added with another key or address.
   func claims(of identity: PeerAddress, _ irk: SecurityKey?, at index: Int) -> [ReplacedBond] {
     let peer = upper.links[index].peer
     var claims: [ReplacedBond] = []

@@ -28,9 +28,9 @@ struct ApplicationCommands {
 }
 
 extension HostCore {
-  /// Sends a command as it is. Ends with `.completed(id, .returned)`: the return parameters, empty after Command Status; or with
-  /// `.failed(.refused(.send, status))` or `.failed(.controllerIsSilent)`. Throws, without an outcome, where a field is unset or ranges in the command do not lie
-  /// in `source`. HCI_Reset is `start`'s: it traps here.
+  /// Sends a command as it is. Ends with `.completed(id, .returned)`: the return parameters, empty after Command
+  /// Status; or with `.failed(.refused(.send, status))` or `.failed(.controllerIsSilent)`. Throws, without an outcome,
+  /// where a field is unset or ranges in the command do not lie in `source`. HCI_Reset is `start`'s: it traps here.
   ///
   /// The core does not learn what such a command changes.
   public mutating func send<Command: HCICommand>(

@@ -13,14 +13,12 @@ import HCI
 /// - Several: all of them go on the Filter Accept List, and one initiation uses it (§7.8.14 – §7.8.17), so that an
 ///   absent peer delays no other. The list changes only while nothing initiates; no other machine uses it.
 /// - More than the list holds, or several without a list: they take turns, as many at a time as possible, `turn` each.
-/// A
-///   turn exceeds the longest interval of legacy advertising (10.24 s: Vol 4, Part E, §7.8.5; and up to 10 ms: Vol 6,
-/// Part B,
-///   §4.4.2.2.1), so that every peer in range advertises at least once during its turn.
+///   A turn exceeds the longest interval of legacy advertising (10.24 s: Vol 4, Part E, §7.8.5; and up to 10 ms: Vol 6,
+///   Part B, §4.4.2.2.1), so that every peer in range advertises at least once during its turn.
 ///
-/// An attempt with the list that fails names no peer. One that an event ends is repeated once: the failure may be that of a
-/// moment, such as 0x3E. After a second one, or a refused command, each of its peers gets an attempt alone, for a turn
-/// each; then the list is used again. A list whose contents are unknown is cleared first (§7.8.15).
+/// An attempt with the list that fails names no peer. One that an event ends is repeated once: the failure may be that
+/// of a moment, such as 0x3E. After a second one, or a refused command, each of its peers gets an attempt alone, for a
+/// turn each; then the list is used again. A list whose contents are unknown is cleared first (§7.8.15).
 ///
 /// One initiation has one set of parameters: the first peer's. The verdict of a link reports a request with others.
 ///

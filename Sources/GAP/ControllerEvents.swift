@@ -4,8 +4,8 @@ import HCI
 
 // What the controller says, and which part of the host it is for: indications of HCI, ends of commands, events.
 extension HostCore {
-  /// Who has sent a command: the upper half of its tag. The lower half is a connection handle, or an advertising handle,
-  /// or the number of an application's command, if there is one.
+  /// Who has sent a command: the upper half of its tag. The lower half is a connection handle, or an advertising
+  /// handle, or the number of an application's command, if there is one.
   enum Sender: UInt16, BitwiseCopyable {
     case scanner = 1
     case advertiser

@@ -39,8 +39,8 @@ extension HostCore {
     else { return }
     _ = begin(with: bond, at: index, now)
   }
-  /// The link ends: so does what was in progress on it. When a controller has waited for an answer of the other for 40 s,
-  /// the link ends with 0x22: Vol 6, Part B, §5.2.
+  /// The link ends: so does what was in progress on it. When a controller has waited for an answer of the other for 40
+  /// s, the link ends with 0x22: Vol 6, Part B, §5.2.
   mutating func unprotect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
     let link = upper.links[index].facts, source = upper.links[index].procedures.endEncryption()
     let hadDelivery = upper.links[index].protection.close(now: now)

@@ -1,8 +1,8 @@
 import BindruneToolbox
 import BindruneWire
 
-/// The core's random numbers, for keys and addresses: AES-128, seeded by the driver's generator. The key changes with each
-/// number, so that memory that leaks later reveals none that was drawn before.
+/// The core's random numbers, for keys and addresses: AES-128, seeded by the driver's generator. The key changes with
+/// each number, so that memory that leaks later reveals none that was drawn before.
 struct HostChance: RandomNumberGenerator {
   private var key: AES128
   init(seed: UInt128) { key = AES128(key: seed) }

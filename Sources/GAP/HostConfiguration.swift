@@ -7,9 +7,9 @@ import SMP
 public struct HostConfiguration: Sendable {
   /// The ATT_MTU that we offer: 23 … 517.
   public var preferredMTU = Bearer.largestMTU
-  /// Octets of outgoing notifications and commands that may wait on one link: at least one value of the greatest length,
-  /// or 16 short ones. Small, so that a value leaves soon after it was accepted: producers wait at their ports. Set it to
-  /// more for a program that notifies several long values in one call. Decision 0046.
+  /// Octets of outgoing notifications and commands that may wait on one link: at least one value of the greatest
+  /// length, or 16 short ones. Small, so that a value leaves soon after it was accepted: producers wait at their ports.
+  /// Set it to more for a program that notifies several long values in one call. Decision 0046.
   public var queueCapacity = 528
   /// The random static address for a controller without a public one. The driver makes it with a good generator and
   /// keeps it: its two most significant bits are 1 (Vol 6, Part B, §1.3.2.1).
@@ -30,16 +30,17 @@ public struct HostConfiguration: Sendable {
     settings.requests.insert(.signKey)
     return settings
   }()
-  /// Pair when a Peripheral asks for security, or when a server refuses a request of our client for lack of it. With a bond
-  /// the host encrypts instead.
+  /// Pair when a Peripheral asks for security, or when a server refuses a request of our client for lack of it. With a
+  /// bond the host encrypts instead.
   public var pairsOnDemand = true
-  /// Believe a link to a bonded peer only when it is encrypted, in either role: until then GATT's client sends no request
-  /// and no command, signed writes excepted, and drops values; a failure of the encryption ends the link, with its reason.
-  /// As Central, encrypt the link when it comes up; as Peripheral, ask the Central to when the client has something to
-  /// send. Off, for who insists on talking to whoever has the peer's address: encrypt only on demand. Decision 0059.
+  /// Believe a link to a bonded peer only when it is encrypted, in either role: until then GATT's client sends no
+  /// request and no command, signed writes excepted, and drops values; a failure of the encryption ends the link, with
+  /// its reason. As Central, encrypt the link when it comes up; as Peripheral, ask the Central to when the client has
+  /// something to send. Off, for who insists on talking to whoever has the peer's address: encrypt only on demand.
+  /// Decision 0059.
   public var encryptsBondedLinks = true
-  /// One more forgets the longest unused of those without authentication. If all have it, a bond without is not made, and
-  /// one with it forgets the longest unused of all. Decision 0060.
+  /// One more forgets the longest unused of those without authentication. If all have it, a bond without is not made,
+  /// and one with it forgets the longest unused of all. Decision 0060.
   public var maximumBonds = 128
   /// After several failures with any peers, peers that begin to pair are answered with Repeated Attempts for a while,
   /// because an attacker may change its address. Off: each peer waits for its own failures only. Vol 3, Part H, §2.3.6.

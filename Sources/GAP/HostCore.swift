@@ -10,11 +10,12 @@ import SMP
 /// **Overview**: one Bluetooth LE host without a clock, a thread or a socket: bytes and times in, bytes and effects
 /// out.
 ///
-/// **Function**: contains the layers; the files beside this one are its rooms. `ControllerEvents` and `UpperEffects` take
-/// what the layers report. `Scanning`, `Advertising` and `Connecting` are the application's use of the radio,
-/// `LinksUpAndDown`, `ParameterUpdates` and `LinkStatus` its links, `ClientCalls` and `ServerCalls` their data, `Pairing`,
-/// `Encryption` and `BondKeeping` their security, `Identities` the addresses. After every call the driver sends what
-/// `nextPacket` writes until it writes nothing, takes `nextEffect` until it is nil, and arms one timer for `deadline`.
+/// **Function**: contains the layers; the files beside this one are its rooms. `ControllerEvents` and `UpperEffects`
+/// take what the layers report. `Scanning`, `Advertising` and `Connecting` are the application's use of the radio,
+/// `LinksUpAndDown`, `ParameterUpdates` and `LinkStatus` its links, `ClientCalls` and `ServerCalls` their data,
+/// `Pairing`, `Encryption` and `BondKeeping` their security, `Identities` the addresses. After every call the driver
+/// sends what `nextPacket` writes until it writes nothing, takes `nextEffect` until it is nil, and arms one timer for
+/// `deadline`.
 ///
 /// **Phases**: stopped → starting → settingAddress (unless the public one is used) → running; back to stopped when the
 /// start or the controller fails. A stopped core ignores packets and sends none.
@@ -261,8 +262,8 @@ public struct HostCore: ~Copyable {
     get { hci.cause }
     set { hci.cause = newValue }
   }
-  /// The `cause` of the command that `nextPacket` wrote last: that of the call for which GAP queued it, also if it waited
-  /// for answers to others.
+  /// The `cause` of the command that `nextPacket` wrote last: that of the call for which GAP queued it, also if it
+  /// waited for answers to others.
   public var causeOfLastCommand: UInt64 { hci.causeOfLastCommand }
   /// The link with this handle, and the request of its client that awaits a response: nil for the client's own.
   public func requestInFlight(on handle: ConnectionHandle) -> (link: LinkID, request: RequestID?)? {

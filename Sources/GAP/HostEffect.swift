@@ -95,15 +95,16 @@ public enum HostEffect: Sendable {
   case securityChanged(LinkID, LinkSecurity)
   /// A pairing asks the user, or shows something: `HostCore.answer`.
   case pairingAsked(LinkID, PairingQuestion)
-  /// A pairing, or our request for security, has ended; nil: with success. Each ends once; nothing is left to ask or show.
+  /// A pairing, or our request for security, has ended; nil: with success. Each ends once; nothing is left to ask or
+  /// show.
   case pairingEnded(LinkID, PairingError?)
   /// The bond with this peer is new, has changed or has been used: store `HostCore.bond(with:)` as the one used last.
   case bondChanged(PeerID)
   /// There is no bond with this peer any more: `removeBond`, or the limit of bonds, or the peer has a new `PeerID`.
   case bondRemoved(PeerID)
   /// The link could not be encrypted with the key of our bond: 0x06, the peer no longer has the key; 0x22, it did not
-  /// answer; or the controller's status (Vol 1, Part F, §2). `.linkDown` follows with the same status, unless the link is
-  /// encrypted all the same or `HostConfiguration.encryptsBondedLinks` is off. The bond stays until
+  /// answer; or the controller's status (Vol 1, Part F, §2). `.linkDown` follows with the same status, unless the link
+  /// is encrypted all the same or `HostConfiguration.encryptsBondedLinks` is off. The bond stays until
   /// `HostCore.removeBond`, because another device may use the peer's address.
   case encryptionFailed(LinkID, HCIStatus)
 
@@ -163,8 +164,8 @@ public enum HostViolation: Sendable {
   case weakerThanBond
   /// The peer has distributed an identity address that no peer can have: the pairing's keys are not kept.
   case identityRefused(IdentityError)
-  /// All bonds are authenticated and there is no room for another: this pairing, which is not, makes no bond, or has failed
-  /// where the peer expected one.
+  /// All bonds are authenticated and there is no room for another: this pairing, which is not, makes no bond, or has
+  /// failed where the peer expected one.
   case noRoomForBond
   /// The stored record of the peer's GATT client does not decode: the client begins without one.
   case clientRecord(WireError)

@@ -257,7 +257,8 @@ struct Link: ~Copyable {
     wanted.intervalMin <= parameters.interval && parameters.interval <= wanted.intervalMax
       && wanted.latency == parameters.latency && wanted.timeout == parameters.supervisionTimeout
   }
-  /// The peer's request does not disturb an update in progress: there is none, or it is the central's answer to our own.
+  /// The peer's request does not disturb an update in progress: there is none, or it is the central's answer to our
+  /// own.
   func permits(_ request: ConnectionParameterUpdateRequest) -> Bool {
     procedures.parameterUpdate?.permits(request) ?? true
   }

@@ -7,9 +7,9 @@ import SMP
 
 /// What a pairing asks the user, or shows. Vol 3, Part H, §2.3.5.
 public enum PairingQuestion: BitwiseCopyable, Sendable, Equatable {
-  /// The peer wants to pair by this method, or as Peripheral has asked for security, or has refused a request without it:
-  /// `.consent` or `.refuse`. `replaces`: a bond whose place the pairing takes, with a key that is not weaker. A pairing
-  /// asks again, also after digits, when the peer distributes the identity of another bonded device.
+  /// The peer wants to pair by this method, or as Peripheral has asked for security, or has refused a request without
+  /// it: `.consent` or `.refuse`. `replaces`: a bond whose place the pairing takes, with a key that is not weaker. A
+  /// pairing asks again, also after digits, when the peer distributes the identity of another bonded device.
   case consent(PairingMethod, replaces: ReplacedBond?)
   /// Show six digits, zeros in front, which the user enters on the peer. Needs no answer.
   case display(UInt32)
@@ -36,9 +36,9 @@ public enum PairingAnswer: BitwiseCopyable, Sendable, Equatable {
 /// # LinkProtection
 /// **Overview**: the pairing of a link, and what protects it. Vol 3, Part C, §10; Vol 6, Part B, §5.1.3.
 ///
-/// **Function**: `manager` pairs. A Central starts the encryption, with the key of a bond or of the pairing; as a Peripheral
-/// the host answers the controller's request for one of them. It is a procedure of the link until the controller reports
-/// the result, and `security` changes only with that report.
+/// **Function**: `manager` pairs. A Central starts the encryption, with the key of a bond or of the pairing; as a
+/// Peripheral the host answers the controller's request for one of them. It is a procedure of the link until the
+/// controller reports the result, and `security` changes only with that report.
 struct LinkProtection: ~Copyable {
   var manager: SecurityManager
   var security = LinkSecurity()

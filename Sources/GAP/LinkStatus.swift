@@ -54,8 +54,8 @@ extension HostCore {
     drain(now)
   }
   /// Asks for other modulations. Ends with `.completed(id, .phys)`: those then in use, which may be unchanged, after a
-  /// `.physChanged` if they are new; with a refusal, 0x22, if the controller reports nothing for 40 s. One such request at
-  /// a time on a link, else `.busy`. Vol 4, Part E, §7.8.49.
+  /// `.physChanged` if they are new; with a refusal, 0x22, if the controller reports nothing for 40 s. One such request
+  /// at a time on a link, else `.busy`. Vol 4, Part E, §7.8.49.
   public mutating func setPHYs(_ link: LinkID, _ wanted: PHYPreferences, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }

@@ -88,8 +88,8 @@ extension HostCore {
   /// LE Advertising Set Terminated names the set that has led to a link, and so our address on that link's air, which
   /// pairing computes with: Vol 3, Part H, §2.2.3, §2.2.7; Vol 4, Part E, §7.7.65.18.
   ///
-  /// The set still has the address of the connection: a change of private addresses, or of the set's own, first disables
-  /// the set, and the answer to that command follows this event.
+  /// The set still has the address of the connection: a change of private addresses, or of the set's own, first
+  /// disables the set, and the answer to that command follows this event.
   mutating func linkUp(_ handle: ConnectionHandle, from advertisingHandle: UInt8) {
     guard let index = upper.index(of: handle), let own = advertiser.address(of: advertisingHandle) else { return }
     upper.links[index].cameUp(from: own)

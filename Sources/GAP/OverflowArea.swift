@@ -1,7 +1,7 @@
 import BindruneWire
 
-/// The service UUIDs that an iOS device advertises in its "overflow area": those that do not fit the advertisement, and all
-/// of them while its app is in the background.
+/// The service UUIDs that an iOS device advertises in its "overflow area": those that do not fit the advertisement, and
+/// all of them while its app is in the background.
 ///
 /// On the air it is manufacturer data of Apple (company identifier 0x004C), type 0x01 without a length, and a mask of
 /// 128 bits: each UUID sets one bit, so that a scanner that looks for a UUID sees that it *may* be there. With only 128
@@ -14,7 +14,7 @@ import BindruneWire
 /// apps, and two captured masks of 33 and 20 UUIDs; see `Fixtures/Vectors/overflow.txt`. Unknown:
 /// - whether it holds for today's iOS: the captures are of 2014 to 2020, the newest report that fits is of iOS 16;
 /// - whether a scanning iPhone accepts the overflow area of a device that is not Apple's. Nothing in the format forbids
-/// it.
+///   it.
 public struct OverflowArea: BitwiseCopyable, Sendable, Hashable {
   /// Bit n of the mask is bit n of this number.
   private var bits: UInt128 = 0

@@ -10,12 +10,12 @@ import SMP
 extension HostCore {
   // MARK: From above
 
-  /// Pairs with the link's peer; a Peripheral asks the Central to pair, or to encrypt with the bond. Ends with `.completed(id,
-  /// .secured)`, after the `.pairingEnded` of a pairing. One pairing at a time on a link: a call without settings while one
-  /// is in progress ends with that, other calls with `.busy`. A call while the link is being encrypted with the bond's key
-  /// waits for the result: without settings a link that is encrypted then needs no pairing; in any other case the call
-  /// pairs. `settings`: for this pairing only; nil: the configuration's. In any case the new key is not weaker than that of
-  /// a bond with the peer.
+  /// Pairs with the link's peer; a Peripheral asks the Central to pair, or to encrypt with the bond. Ends with
+  /// `.completed(id, .secured)`, after the `.pairingEnded` of a pairing. One pairing at a time on a link: a call
+  /// without settings while one is in progress ends with that, other calls with `.busy`. A call while the link is being
+  /// encrypted with the bond's key waits for the result: without settings a link that is encrypted then needs no
+  /// pairing; in any other case the call pairs. `settings`: for this pairing only; nil: the configuration's. In any
+  /// case the new key is not weaker than that of a bond with the peer.
   public mutating func pair(_ link: LinkID, _ settings: PairingSettings? = nil, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     switch upper.links[index].securityProgress {
@@ -46,7 +46,8 @@ extension HostCore {
     drain(now)
     return isWanted
   }
-  /// Changes `HostConfiguration.pairing` and `pairsOnDemand`, for pairings that begin from now on, also on links that are up.
+  /// Changes `HostConfiguration.pairing` and `pairsOnDemand`, for pairings that begin from now on, also on links that
+  /// are up.
   package mutating func setPairing(_ settings: PairingSettings, pairsOnDemand: Bool) {
     configuration.pairing = settings
     configuration.pairsOnDemand = pairsOnDemand
@@ -90,7 +91,8 @@ extension HostCore {
 
   // MARK: Begin
 
-  /// Central: pairs; Peripheral: requests security. Returns why not. `isOnDemand`: the application has not asked for it.
+  /// Central: pairs; Peripheral: requests security. Returns why not. `isOnDemand`: the application has not asked for
+  /// it.
   mutating func beginPairing(
     at index: Int, _ settings: PairingSettings?, isOnDemand: Bool = false, _ now: Instant
   ) -> HostFailure? {

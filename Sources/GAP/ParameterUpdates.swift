@@ -4,8 +4,8 @@ import GATT
 import HCI
 import L2CAP
 
-/// An update of a link's connection parameters that we have started, or accepted, and that has not ended: a procedure of
-/// the link.
+/// An update of a link's connection parameters that we have started, or accepted, and that has not ended: a procedure
+/// of the link.
 struct ParameterUpdate: BitwiseCopyable {
   enum Way: BitwiseCopyable {
     /// The controller has the command; its event ends the update.

@@ -25,8 +25,8 @@ public enum SignedWriteAnswer: BitwiseCopyable, Sendable, Equatable {
 
 // Signed writes both ways. Vol 3, Part C, §10.4; Vol 3, Part H, §2.4.5; Decision 0048.
 extension HostCore {
-  /// Signed Write Without Response, in order with the link's other commands and requests. Over an encrypted link this is
-  /// Write Without Response, as the Specification requires. Vol 3, Part G, §4.9.2.
+  /// Signed Write Without Response, in order with the link's other commands and requests. Over an encrypted link this
+  /// is Write Without Response, as the Specification requires. Vol 3, Part G, §4.9.2.
   public mutating func write(
     signed value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID
   ) -> SignedWriteAnswer {

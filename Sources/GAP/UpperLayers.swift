@@ -174,7 +174,8 @@ import SMP
   ) -> ChannelID? {
     guard let index = index(of: link) else { return nil }
     let start = output.byteCount, channel = links[index].nextPayload(into: &output, now: now)
-    // An unanswered PDU sets no deadline, nor does one of the Security Manager, whose codes may look like one's opcode. The client has an effect if an earlier request failed for lack of room.
+    // An unanswered PDU sets no deadline, nor does one of the Security Manager, whose codes may look like one's opcode.
+    // The client has an effect if an earlier request failed for lack of room.
     let isUnanswered = channel != nil && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
     mayChangeLink = !isUnanswered || links[index].hasEffect
     return channel

@@ -18,9 +18,9 @@ public struct ClientConfiguration: BitwiseCopyable, Sendable {
 /// The client half of GATT: discovery, reads, writes, subscriptions. Vol 3, Part G, §4.
 ///
 /// ## Function
-/// A caller names each request by a `RequestID` and gets exactly one `.completed` for it from `nextEffect`. One request is
-/// active at a time on each bearer (Vol 3, Part F, §3.3.2); the others wait in order. Bytes of ATT requests never wait: the
-/// bearer pulls them, one at a time.
+/// A caller names each request by a `RequestID` and gets exactly one `.completed` for it from `nextEffect`. One request
+/// is active at a time on each bearer (Vol 3, Part F, §3.3.2); the others wait in order. Bytes of ATT requests never
+/// wait: the bearer pulls them, one at a time.
 ///
 ///     client.open(bearer)
 ///     client.discoverAll(id)
@@ -40,12 +40,12 @@ public struct Client: AttributeClient, ~Copyable {
 
   /// In the order in which they were opened.
   @usableFromInline var bearers = UniqueArray<RequestQueue>()
-  /// How many of `bearers` are not idle, and one more while the client awaits encryption. At 0 the bearers ask for no request and skip the list, so that sending a value
-  /// costs nothing extra.
+  /// How many of `bearers` are not idle, and one more while the client awaits encryption. At 0 the bearers ask for no
+  /// request and skip the list, so that sending a value costs nothing extra.
   @usableFromInline var busyCount = 0
-  /// The link claims to lead to a bonded server and is not encrypted, so anybody may answer: no request leaves, commands
-  /// are refused, and values are dropped, but a Service Changed indication, which can only cost a discovery, is
-  /// processed. Requests that are made meanwhile wait.
+  /// The link claims to lead to a bonded server and is not encrypted, so anybody may answer: no request leaves,
+  /// commands are refused, and values are dropped, but a Service Changed indication, which can only cost a discovery,
+  /// is processed. Requests that are made meanwhile wait.
   public var awaitsEncryption = false {
     didSet { busyCount += (awaitsEncryption ? 1 : 0) - (oldValue ? 1 : 0) }
   }
@@ -93,7 +93,8 @@ public struct Client: AttributeClient, ~Copyable {
   ///
   /// To save round trips the client does not ask for the type of a descriptor that the characteristic's properties
   /// require and that has the only handle there: `remote` does not have it until `subscribe` or `discoverDescriptors`
-  /// has asked. With `infersDescriptors: false` the client asks for each, also when it discovers changed services again.
+  /// has asked. With `infersDescriptors: false` the client asks for each, also when it discovers changed services
+  /// again.
   public mutating func discoverAll(_ id: RequestID, infersDescriptors: Bool = true) {
     submit(Procedure(.request(id), .discover(.everything(.all, infersDescriptors: infersDescriptors))))
   }
@@ -259,7 +260,8 @@ public struct Client: AttributeClient, ~Copyable {
     if case .errorResponse(let error) = response, secures(active, refusedWith: error, at: index) { return }
     advance(by: response, in: packet, at: index, active, mtu: mtu)
   }
-  /// Hands a response to the active procedure, which awaits it. Inlined: as a call it costs 170 instructions a response.
+  /// Hands a response to the active procedure, which awaits it. Inlined: as a call it costs 170 instructions a
+  /// response.
   @inline(__always) mutating func advance(
     by response: ATTPDU, in packet: Span<UInt8>, at index: Int, _ active: RequestQueue.Active, mtu: Int
   ) {

@@ -330,8 +330,8 @@ extension Client {
     effects.append(.securityNeeded(error.errorCode))
     return true
   }
-  /// The attempt to secure the link has ended, after `.securityNeeded`. If it is more secure now, the client repeats the
-  /// refused requests, each once; else they fail with the server's reason.
+  /// The attempt to secure the link has ended, after `.securityNeeded`. If it is more secure now, the client repeats
+  /// the refused requests, each once; else they fail with the server's reason.
   public mutating func securityEnded(isSecured: Bool) {
     emptyArena()
     for index in bearers.indices {

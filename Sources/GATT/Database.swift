@@ -119,9 +119,9 @@ struct Attribute: BitwiseCopyable, Sendable {
   var range: Range<Int> { Int(start)..<(Int(start) &+ Int(count)) }
 }
 
-/// The place of a characteristic in `Database.configurations`, and in the list that every client has beside it; or none,
-/// as for a characteristic without a Client Characteristic Configuration. A type of its own, which no list takes as an
-/// index: whoever looks something up must say what happens without a place.
+/// The place of a characteristic in `Database.configurations`, and in the list that every client has beside it; or
+/// none, as for a characteristic without a Client Characteristic Configuration. A type of its own, which no list takes
+/// as an index: whoever looks something up must say what happens without a place.
 struct ConfigurationSlot: BitwiseCopyable, Sendable {
   /// There are fewer configurations than handles: the greatest number is in no list.
   private var number: UInt16 = .max

@@ -66,9 +66,10 @@ extension Database {
     self = left
   }
 
-  /// Disables or enables the contents of the service declared at `handle`. While they are disabled, clients discover the service as
-  /// before, and every read or write of a value or descriptor is answered with Unlikely Error (0x0E). The Database Hash
-  /// does not change, for it contains no permissions: Vol 3, Part G, §7.3.1. Has no effect where no service is declared.
+  /// Disables or enables the contents of the service declared at `handle`. While they are disabled, clients discover
+  /// the service as before, and every read or write of a value or descriptor is answered with Unlikely Error (0x0E).
+  /// The Database Hash does not change, for it contains no permissions: Vol 3, Part G, §7.3.1. Has no effect where no
+  /// service is declared.
   public mutating func setEnabled(_ isEnabled: Bool, service handle: AttributeHandle) {
     guard let first = position(of: handle), isService(attributes[first]) else { return }
     let end = attributes[first].groupEnd

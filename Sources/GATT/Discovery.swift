@@ -17,7 +17,8 @@ import BindruneWire
 /// 5. descriptors: Find Information (§4.7.1), only where handles are left between a value and the next declaration. One
 ///    request continues over the declarations after a gap into the next gaps, so it finds at least what a request for
 ///    that gap alone would. A walk that infers does not ask for a gap of one handle after a characteristic that must
-///    have one certain descriptor: what is there stays unknown until somebody needs it, because servers break that rule.
+///    have one certain descriptor: what is there stays unknown until somebody needs it, because servers break that
+///    rule.
 ///
 /// After a change of services the same walk goes over the changed range alone.
 ///
@@ -83,8 +84,8 @@ struct Discovery {
   /// Where descriptors may be.
   private struct Gap: BitwiseCopyable {
     var range: HandleRange
-    /// The place of the characteristic whose descriptor is inferred: the walk does not ask for it, but learns it where a
-    /// response goes on so far.
+    /// The place of the characteristic whose descriptor is inferred: the walk does not ask for it, but learns it where
+    /// a response goes on so far.
     var inferred: Int?
   }
   /// In order; those before index `gap` are done.

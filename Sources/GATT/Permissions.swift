@@ -8,7 +8,8 @@ public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
   ///
   ///     AttributePermissions(read: .encrypted, write: .authenticated.withKey(of: 16).withAuthorization)
   public struct Access: BitwiseCopyable, Sendable, Hashable {
-    /// Bits 0 and 1: the level; bit 2: authorization; bit 3: a signature will do; bits 4 … 7: the least key size, less one.
+    /// Bits 0 and 1: the level; bit 2: authorization; bit 3: a signature will do; bits 4 … 7: the least key size, less
+    /// one.
     let rawValue: UInt8
     init(rawValue: UInt8) { self.rawValue = rawValue }
 

@@ -199,7 +199,8 @@ extension Server {
     }
     return mayBeSent(handle, to: bearer).contains(.notification)
   }
-  /// Calls `body` for every client that wants notifications or indications of the value at `handle`, with its first bearer.
+  /// Calls `body` for every client that wants notifications or indications of the value at `handle`, with its first
+  /// bearer.
   public func forEachSubscriber(
     of handle: AttributeHandle, _ body: (BearerID, ClientCharacteristicConfiguration) -> Void
   ) {

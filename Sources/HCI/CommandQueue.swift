@@ -45,23 +45,20 @@ public struct CommandOutcome: BitwiseCopyable, Sendable {
 ///
 /// # Function
 /// - That number may not account for commands that crossed the event, so the outstanding ones are subtracted: the queue
-/// may
-///   send fewer than allowed, never more.
+///   may send fewer than allowed, never more.
 /// - Time-outs: a controller may never answer a command (Bumble's does that), and so never permit the next. After a
-/// time-out
-///   one command may be sent again. A controller that reports 0 and nothing else gets no command: the waiting commands
-/// time
-///   out instead.
+///   time-out one command may be sent again. A controller that reports 0 and nothing else gets no command: the waiting
+///   commands time out instead.
 /// - A late answer is reported as unexpected. If the same opcode is outstanding again, it is taken as that one's
-/// answer.
+///   answer.
 /// - Reset is sent alone: not while a command is outstanding, and nothing follows before its answer.
 public struct CommandQueue: ~Copyable {
   /// The time allowed for an answer.
   public let timeout: Duration
   /// The limit of waiting octets for commands that may be refused.
   public let capacity: Int
-  /// The limit for all others. Their senders wait for answers and so never have more than a few waiting; this bounds the
-  /// memory against a controller that accepts no command while its events ask for replies.
+  /// The limit for all others. Their senders wait for answers and so never have more than a few waiting; this bounds
+  /// the memory against a controller that accepts no command while its events ask for replies.
   public var reserve: Int { capacity + 65_536 }
   /// The number of commands that may be sent now.
   public private(set) var credit = 1

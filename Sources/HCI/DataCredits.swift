@@ -21,8 +21,7 @@ import BindruneWire
 ///   With fewer, but at least two, the others take turns with those that are left. How much that costs depends on when
 ///   their connection events follow one another: with 4 links and 2 buffers nothing, or half of their values.
 /// - Silent while it alone sends, it keeps its buffers, and they have the others: with as many buffers as links that
-/// costs
-///   nothing, with twice as many half of their values, with four times as many three quarters.
+///   costs nothing, with twice as many half of their values, with four times as many three quarters.
 /// - If the controller has a single buffer, it may hold that, and then no other link sends.
 public struct DataCredits: ~Copyable {
   /// The most data octets in one packet.

@@ -116,8 +116,8 @@ public struct HCILayer: ~Copyable {
   /// command that the controller lacks, or that is sent while it is not running, ends without being sent. Ranges in the
   /// command refer to `source`. Throws, without an outcome, if they exceed it, or if a field is unset.
   ///
-  /// `mayBeRefused`: the command ends as `.aborted` when too many wait. The others, on which the owner's machines depend,
-  /// have room of their own: see `CommandQueue.reserve`.
+  /// `mayBeRefused`: the command ends as `.aborted` when too many wait. The others, on which the owner's machines
+  /// depend, have room of their own: see `CommandQueue.reserve`.
   ///
   /// HCI_Reset is not for this function: `start` resets.
   public mutating func send<C: HCICommand>(

@@ -57,8 +57,8 @@ public struct ConnectionReturn: CommandReturn {
 
 /// The parameters of an event. Vol 4, Part E, §7.7.
 ///
-/// `Scripts/messages` writes the list of all from these declarations: `EventList.swift`. The masks derive from the list:
-/// see `EventMask`.
+/// `Scripts/messages` writes the list of all from these declarations: `EventList.swift`. The masks derive from the
+/// list: see `EventMask`.
 public protocol HCIEventMessage: WireMessage {
   static var code: UInt8 { get }
   /// Of LE Meta events only.

@@ -30,8 +30,8 @@ public enum L2CAPEffect: Sendable {
 ///
 /// **Function**: up, `receive` hands payloads of the upper layer's channels to it. L2CAP answers signaling commands
 /// (0x0005) itself, except that a request for other connection parameters becomes an effect, because the layer above
-/// decides on it. Down, `nextPacket` writes one ACL packet for a link: the
-/// rest of a frame already begun, else a signaling command, else a payload of the layer above.
+/// decides on it. Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun, else a
+/// signaling command, else a payload of the layer above.
 ///
 /// **Phases** of a link: closed → open → closed, by `open` and `close`.
 public struct L2CAPLayer: ~Copyable {

@@ -42,7 +42,8 @@ public protocol L2CAPSignal: WireMessage { static var code: SignalCode { get } }
 extension L2CAPSignal { public static var messageNumber: UInt16 { UInt16(code.rawValue) } }
 
 extension AnySignal {
-  /// The command in `frame`, header first; nil when this stack does not support its code. Ranges in it refer to `frame`.
+  /// The command in `frame`, header first; nil when this stack does not support its code. Ranges in it refer to
+  /// `frame`.
   public init?(_ frame: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(frame) }
     var decoder = try unsafe WireDecoder(frame), header = SignalHeader()
@@ -187,7 +188,8 @@ public enum ParameterUpdateOutcome: BitwiseCopyable, Sendable, Equatable {
 /// answered. Commands wait here until the controller has room.
 ///
 /// **Phases** of our request: none → queued → awaiting (its response, for RTX = 30 s; §6.2.1 allows 1 … 60 s) → none.
-/// **Phases** of the peer's: none → raised (the layer above decides) → none. One at a time; another is refused meanwhile.
+/// **Phases** of the peer's: none → raised (the layer above decides) → none. One at a time; another is refused
+/// meanwhile.
 struct SignalingChannel: ~Copyable {
   enum OurRequest: BitwiseCopyable {
     case none

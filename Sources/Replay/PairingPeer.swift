@@ -6,14 +6,14 @@ import SMP
 /// # PairingPeer
 /// **Overview**: the recorded peer of a pairing, for a host with other random numbers. Vol 3, Part H, §2.3.5.
 ///
-/// **Function**: most values of a pairing depend on random numbers of both devices. Ours are not the recorded host's, so our
-/// host would refuse what the recorded peer sent. A `PairingPeer` follows two exchanges, the recorded one and that of our
-/// host, and computes what a peer with the same features sends to ours: public key, confirm values, random numbers and
-/// check. All other PDUs, and the order of all, stay the recorded ones.
+/// **Function**: most values of a pairing depend on random numbers of both devices. Ours are not the recorded host's,
+/// so our host would refuse what the recorded peer sent. A `PairingPeer` follows two exchanges, the recorded one and
+/// that of our host, and computes what a peer with the same features sends to ours: public key, confirm values, random
+/// numbers and check. All other PDUs, and the order of all, stay the recorded ones.
 ///
-/// A value that was wrong is replaced by a wrong one. Confirm values of Just Works and Numeric Comparison can be verified
-/// with the recorded values alone; of the others, and of the check, the recorded host's reaction says whether they were
-/// right.
+/// A value that was wrong is replaced by a wrong one. Confirm values of Just Works and Numeric Comparison can be
+/// verified with the recorded values alone; of the others, and of the check, the recorded host's reaction says whether
+/// they were right.
 struct PairingPeer: Sendable {
   /// The values of one exchange.
   struct Exchange: Sendable {
@@ -97,8 +97,8 @@ struct PairingPeer: Sendable {
   /// Notes a PDU that our host has sent.
   mutating func noteOurs(_ pdu: [UInt8]) { ours.note(pdu, isHosts: true) }
 
-  /// What our host gets for a recorded PDU of the peer. `failure`: the reason with which the recorded host answered it; nil:
-  /// the pairing went on.
+  /// What our host gets for a recorded PDU of the peer. `failure`: the reason with which the recorded host answered it;
+  /// nil: the pairing went on.
   mutating func replacement(for pdu: [UInt8], failure: PairingFailure?) -> [UInt8] {
     theirs.note(pdu, isHosts: false)
     let result = replaced(pdu, failure)

@@ -4,13 +4,13 @@ import GATT
 import HCI
 
 /// # RebuiltDatabase
-/// **Overview**: the GATT database of the recorded host, as far as the trace shows it: what its answers to discovery, reads
-/// and writes reveal, and which of its values it sent.
+/// **Overview**: the GATT database of the recorded host, as far as the trace shows it: what its answers to discovery,
+/// reads and writes reveal, and which of its values it sent.
 ///
-/// **Function**: `init` learns from all links. `build` makes a database with the same handles, and the changes of services
-/// that the trace shows: a search that passes over a service's handle says that the service is not there. A value is stored, and the
-/// replay sets it before each request to what the recorded answer contains, unless the application refused one with an
-/// error of its own: then it decides each time.
+/// **Function**: `init` learns from all links. `build` makes a database with the same handles, and the changes of
+/// services that the trace shows: a search that passes over a service's handle says that the service is not there. A
+/// value is stored, and the replay sets it before each request to what the recorded answer contains, unless the
+/// application refused one with an error of its own: then it decides each time.
 struct RebuiltDatabase: Sendable {
   private struct Service {
     var end: UInt16
@@ -140,8 +140,8 @@ struct RebuiltDatabase: Sendable {
       }
     }
   }
-  /// What a search for primary services has passed over: to the end of its range if it found nothing, else to the last service
-  /// that it found. Vol 3, Part F, §3.4.3.4, §3.4.4.10.
+  /// What a search for primary services has passed over: to the end of its range if it found nothing, else to the last
+  /// service that it found. Vol 3, Part F, §3.4.3.4, §3.4.4.10.
   private mutating func learn(searchFrom step: Int, _ request: [UInt8], _ response: [UInt8]) {
     guard request.count >= 7, request.little16(1) > 0, request.little16(1) <= request.little16(3) else { return }
     var uuid: BluetoothUUID?, entry = 4, first = 1
@@ -304,8 +304,8 @@ struct RebuiltDatabase: Sendable {
     return (isFirst, changes)
   }
 
-  /// A database with everything learnt, as it is at first, and the changes in their order; attributes that contradict each
-  /// other are left out. `whole`: with all services that are ever there.
+  /// A database with everything learnt, as it is at first, and the changes in their order; attributes that contradict
+  /// each other are left out. `whole`: with all services that are ever there.
   mutating func build() -> (first: Database, whole: Database, changes: [Change]) {
     let rows = self.rows(), handles = rows.keys.sorted(), starts = services.keys.sorted()
     var homes: [Home] = [], last: UInt16 = 0

@@ -7,8 +7,8 @@ import HCI
 /// ## Function
 /// The controller's half of the trace is fed to a `HostCore` under virtual time; the operations of the application are
 /// inferred from the recorded host's packets, and issued at the recorded points. What the core sends is compared with
-/// what the recorded host sent: ATT as client and server, SMP, LE signaling, and the commands that encrypt or end a link.
-/// ``ReplayFreedom`` lists how correct hosts may differ.
+/// what the recorded host sent: ATT as client and server, SMP, LE signaling, and the commands that encrypt or end a
+/// link. ``ReplayFreedom`` lists how correct hosts may differ.
 ///
 ///     var collector = ReplayCollector()
 ///     var file = try TraceFile(path: "capture.btsnoop")
@@ -19,8 +19,8 @@ import HCI
 /// Two runs give the same result.
 public struct Replay: Sendable {
   public let packets: [ReplayPacket]
-  /// The seed of the random numbers with which the trace was recorded: then keys and random values are compared too. nil:
-  /// unknown.
+  /// The seed of the random numbers with which the trace was recorded: then keys and random values are compared too.
+  /// nil: unknown.
   public var seed: UInt64?
 
   public init(_ packets: [ReplayPacket], seed: UInt64? = nil) {

@@ -75,7 +75,8 @@ public struct ReplayLink: Sendable, Equatable {
   public var adapter: UInt16
   public var handle: UInt16
   public var role: LinkRole
-  /// Recorded PDUs of the host that were compared, and those of them that were equal or differ only as a freedom permits.
+  /// Recorded PDUs of the host that were compared, and those of them that were equal or differ only as a freedom
+  /// permits.
   public var compared: [ReplayStream: Int] = [:]
   public var equal: [ReplayStream: Int] = [:]
   public var divergences = 0

@@ -219,8 +219,8 @@ extension ReplayRun {
     }
     return count
   }
-  /// A search for includes in one request over all services, which lie at all handles and so leave none for secondary services.
-  /// `first` … `last`: the steps of the requests for primary services.
+  /// A search for includes in one request over all services, which lie at all handles and so leave none for secondary
+  /// services. `first` … `last`: the steps of the requests for primary services.
   private func isSearchOfEverything(_ request: [UInt8], from first: Int, to last: Int, _ link: Int) -> Bool {
     guard request.count == 7, request[0] == 0x08, request.little16(5) == 0x2802, request.little16(1) == 1,
       request.little16(3) == 0xFFFF
@@ -237,8 +237,8 @@ extension ReplayRun {
     }
     return next == 0x1_0000
   }
-  /// Both hosts continue a search for characteristics: ours behind the last declaration, the recorded one behind its value,
-  /// where no declaration can be. Vol 3, Part G, §3.3.2, §4.6.1.
+  /// Both hosts continue a search for characteristics: ours behind the last declaration, the recorded one behind its
+  /// value, where no declaration can be. Vol 3, Part G, §3.3.2, §4.6.1.
   func continuesBehindValue(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> Bool {
     guard recorded.count == 7, recorded[0] == 0x08, recorded.little16(5) == 0x2803, ours.count == 7,
       ours[0] == 0x08, ours[3...] == recorded[3...],

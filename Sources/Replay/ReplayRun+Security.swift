@@ -248,8 +248,8 @@ extension ReplayRun {
     default: core.setPairing(configuration.pairing, pairsOnDemand: false)
     }
   }
-  /// The host's next step of security: an SMP PDU or LE Enable Encryption; nil if it first asks something else or ends the
-  /// link.
+  /// The host's next step of security: an SMP PDU or LE Enable Encryption; nil if it first asks something else or ends
+  /// the link.
   private func nextOfSecurity(after step: Int, on link: Int) -> ReplayStep? {
     for index in script.steps(from: step + 1, on: link) where script.steps[index].direction == .fromHost {
       let next = script.steps[index]
@@ -265,8 +265,8 @@ extension ReplayRun {
 
   // MARK: Bonds
 
-  /// A bond that the recorded host cannot have had while it pairs so: a guess of ours is corrected, another one was removed by
-  /// the user, if the trace does not show the contrary.
+  /// A bond that the recorded host cannot have had while it pairs so: a guess of ours is corrected, another one was
+  /// removed by the user, if the trace does not show the contrary.
   private mutating func adjustBond(to recorded: RecordedPairing, _ settings: PairingSettings, _ link: Int) {
     guard let peer = live[link]?.peer, var bond = core.bond(with: peer) else { return }
     let isBelow =
@@ -283,7 +283,8 @@ extension ReplayRun {
   /// The user of the recorded host has removed the bond.
   private mutating func removeBond(_ link: Int) {
     guard let peer = live[link]?.peer, let bond = core.bond(with: peer) else { return }
-    // A host that gives its bonds to the controller's resolving list takes them out again. Vol 4, Part E, §7.8.38 … §7.8.40.
+    // A host that gives its bonds to the controller's resolving list takes them out again. Vol 4, Part E, §7.8.38 …
+    // §7.8.40.
     if resolvingList.keeps(bond.address, from: bonded[peer] ?? 0, now: step) { return }
     core.removeBond(with: peer, now: now)
     pump()
@@ -298,8 +299,8 @@ extension ReplayRun {
     else { return }
     removeBond(link)
   }
-  /// Puts the recorded host's keys into the place of those that our host has drawn, so that later links are compared with
-  /// them.
+  /// Puts the recorded host's keys into the place of those that our host has drawn, so that later links are compared
+  /// with them.
   private mutating func keepRecordedKeys(_ link: Int) {
     guard let watch = live[link]?.pairing, watch.phase == .paired, watch.peer != nil, let recorded = watch.recorded,
       let peer = live[link]?.peer, var bond = core.bond(with: peer)
@@ -450,8 +451,8 @@ extension ReplayRun {
     default: break
     }
   }
-  /// The recorded host behaves as one that is bonded before it encrypts a link that comes up: our host is given the key of that
-  /// bond, which the trace does not show.
+  /// The recorded host behaves as one that is bonded before it encrypts a link that comes up: our host is given the key
+  /// of that bond, which the trace does not show.
   mutating func giveKeysBefore(_ link: Int, to address: PeerAddress) {
     let peer = core.peer(at: address)
     guard core.bond(with: peer) == nil else { return }
@@ -521,8 +522,8 @@ extension ReplayRun {
     if !isPeers || ediv == 0 && rand == 0 { bond.ours.longTermKey = wanted }
     do throws(IdentityError) { try core.add(bond, now: now) } catch {}
   }
-  /// Gives our host a signature key where the recorded one has a bond that the trace does not show. `counter`: of its next
-  /// signed write.
+  /// Gives our host a signature key where the recorded one has a bond that the trace does not show. `counter`: of its
+  /// next signed write.
   mutating func giveSignatureKey(counter: UInt32, _ link: Int) {
     guard let peer = live[link]?.peer else { return }
     let old = core.bond(with: peer)
@@ -539,7 +540,8 @@ extension ReplayRun {
     bond.ourSignCounter = counter
     do throws(IdentityError) { try core.add(bond, now: now) } catch {}
   }
-  /// The recorded server wants authentication of a client on the encrypted link: the key has none. Vol 3, Part C, §10.3.1.
+  /// The recorded server wants authentication of a client on the encrypted link: the key has none. Vol 3, Part C,
+  /// §10.3.1.
   private func deniesEncrypted(_ link: Int) -> Bool {
     var isEncrypted = false
     for index in script.steps(from: step, on: link) {

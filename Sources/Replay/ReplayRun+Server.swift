@@ -31,7 +31,8 @@ extension ReplayRun {
     }
     pump()
   }
-  /// A list response that ends after one of the entries of ours. Vol 3, Part F, §3.4.3.2, §3.4.3.4, §3.4.4.2, §3.4.4.10.
+  /// A list response that ends after one of the entries of ours. Vol 3, Part F, §3.4.3.2, §3.4.3.4, §3.4.4.2,
+  /// §3.4.4.10.
   func isBeginning(_ recorded: [UInt8], of ours: [UInt8]) -> Bool {
     guard recorded.count < ours.count, recorded.count > 2, ours.starts(with: recorded) else { return false }
     switch recorded[0] {
@@ -80,8 +81,8 @@ extension ReplayRun {
     if !before.isEmpty { result.use(.applicationValue, at: number) }
     _ = core.setValue(attribute, to: Array(value.prefix(AttributeValue.longest)))
   }
-  /// The values of Read Multiple have no lengths: those that are known are skipped, and the first other one is the rest.
-  /// Vol 3, Part F, §3.4.4.8.
+  /// The values of Read Multiple have no lengths: those that are known are skipped, and the first other one is the
+  /// rest. Vol 3, Part F, §3.4.4.8.
   private mutating func prepareValues(_ request: [UInt8], _ response: [UInt8]) {
     guard response.first == 0x0F else { return }
     var rest = response.dropFirst()

@@ -12,9 +12,9 @@ import SMP
 /// # ReplayRun
 /// **Overview**: one adapter's trace, played to one `HostCore`.
 ///
-/// **Function**: goes through the steps in order. A step of the controller is fed to the core; a step of the host first makes
-/// the application's operation, if it needs one, and is then compared with the first PDU of its stream that the core has
-/// sent and that no step has taken. `ReplayRun+Client`, `+Server` and `+Security` hold the parts of each role.
+/// **Function**: goes through the steps in order. A step of the controller is fed to the core; a step of the host first
+/// makes the application's operation, if it needs one, and is then compared with the first PDU of its stream that the
+/// core has sent and that no step has taken. `ReplayRun+Client`, `+Server` and `+Security` hold the parts of each role.
 ///
 /// Every loop over the core's packets and deadlines has a bound: a trace may be an attacker's.
 struct ReplayRun: ~Copyable {

@@ -77,8 +77,8 @@ struct ScriptLink: Sendable {
 }
 
 /// # Script
-/// **Overview**: one adapter's trace, as a play with parts: the steps in order, the links, and which response answers which
-/// request. The replay looks ahead in it.
+/// **Overview**: one adapter's trace, as a play with parts: the steps in order, the links, and which response answers
+/// which request. The replay looks ahead in it.
 struct Script: Sendable {
   let packets: [ReplayPacket]
   private(set) var steps: [ReplayStep] = []
@@ -161,8 +161,8 @@ struct Script: Sendable {
     }
     return list[..<low].suffix(Self.farthest).last { body(steps[$0]) }
   }
-  /// The ATT_MTU that a link without an exchange in the trace has: 23, the default (Vol 3, Part F, §3.2.8); if the trace
-  /// begins on the link, at least the length of its longest PDU.
+  /// The ATT_MTU that a link without an exchange in the trace has: 23, the default (Vol 3, Part F, §3.2.8); if the
+  /// trace begins on the link, at least the length of its longest PDU.
   func mtuBefore(_ link: Int) -> UInt16 {
     guard links[link].begin == nil else { return 23 }
     let longest = links[link].steps.reduce(0) {
@@ -286,7 +286,7 @@ private struct ScriptBuilder: TraceSink {
 }
 
 extension Script {
-  /// Disconnect, LE Enable Encryption, and the two replies to LE Long Term Key Request: what decides about a link's end and
-  /// its protection. Vol 4, Part E, §7.1.6, §7.8.24 … §7.8.26.
+  /// Disconnect, LE Enable Encryption, and the two replies to LE Long Term Key Request: what decides about a link's end
+  /// and its protection. Vol 4, Part E, §7.1.6, §7.8.24 … §7.8.26.
   static let comparedCommands: Set<UInt16> = [0x0406, 0x2019, 0x201A, 0x201B]
 }

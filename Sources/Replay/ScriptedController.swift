@@ -4,9 +4,10 @@ import HCI
 /// # ScriptedController
 /// **Overview**: answers the commands of our host in the place of the recorded controller.
 ///
-/// **Function**: recorded hosts start their controllers by other commands in another order, so an answer is found by its
-/// opcode: a start command gets what the recorded controller returned to it, if the trace has that; else what a plain
-/// controller returns. Commands that the recorded host never sent succeed. Events about links come from the trace alone.
+/// **Function**: recorded hosts start their controllers by other commands in another order, so an answer is found by
+/// its opcode: a start command gets what the recorded controller returned to it, if the trace has that; else what a
+/// plain controller returns. Commands that the recorded host never sent succeed. Events about links come from the trace
+/// alone.
 struct ScriptedController {
   /// The recorded return parameters of commands that read something, by opcode.
   private var recorded: [UInt16: [UInt8]] = [:]
@@ -26,8 +27,8 @@ struct ScriptedController {
       recorded[opcode] = Array(packet.octets[6...])
     }
   }
-  /// Version, buffers, lists. The supported commands and features stay the plain controller's: with those of a modern one
-  /// our host would send more commands of its own, which would not be compared.
+  /// Version, buffers, lists. The supported commands and features stay the plain controller's: with those of a modern
+  /// one our host would send more commands of its own, which would not be compared.
   private static let reading: Set<UInt16> = [0x1001, 0x2002, 0x1005]
 
   /// The event that answers a command, H4 packet type octet first.
@@ -39,8 +40,8 @@ struct ScriptedController {
     if parameters.count == 1, Self.withHandle.contains(opcode), command.count >= 6 { parameters += command[4..<6] }
     return [4, 0x0E, UInt8(clamping: 3 + parameters.count), 1] + opcode.littleOctets + parameters
   }
-  /// Answered by Command Status; the event that follows is the trace's. Vol 4, Part E, §7.1.6, §7.8.12, §7.8.18, §7.8.21,
-  /// §7.8.24, §7.8.49, §7.8.66.
+  /// Answered by Command Status; the event that follows is the trace's. Vol 4, Part E, §7.1.6, §7.8.12, §7.8.18,
+  /// §7.8.21, §7.8.24, §7.8.49, §7.8.66.
   private static let withStatus: Set<UInt16> = [0x0406, 0x041D, 0x200D, 0x2013, 0x2016, 0x2019, 0x2032, 0x2043]
   /// Their answers name the link. Vol 4, Part E, §7.8.25 … §7.8.26, §7.8.31 … §7.8.33, §7.3.94, §7.5.4.
   private static let withHandle: Set<UInt16> = [0x201A, 0x201B, 0x2020, 0x2021, 0x2022, 0x0C7C, 0x1405]

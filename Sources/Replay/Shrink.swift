@@ -4,8 +4,8 @@ import HCI
 /// **Overview**: the shortest part of a trace that still shows its first divergence, by delta debugging.
 ///
 /// **Function**: what follows the divergence goes first, then whole links, then records, in blocks of halving size. The
-/// fragments of a frame stay together, and so do an ATT request and its response. The divergence is the same if stream and
-/// both sides are equal. Deterministic; `mostRuns` bounds the number of replays.
+/// fragments of a frame stay together, and so do an ATT request and its response. The divergence is the same if stream
+/// and both sides are equal. Deterministic; `mostRuns` bounds the number of replays.
 public struct ReplayShrinker {
   public static var mostRuns: Int { 5_000 }
   private let seed: UInt64?

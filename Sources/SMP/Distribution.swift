@@ -4,11 +4,11 @@ import BindruneWire
 /// # Distribution
 /// **Overview**: phase 3: the keys of later links, over the encrypted link. Vol 3, Part H, §2.4.3 and §3.6.1.
 ///
-/// **Function**: the responder sends its keys first, then the initiator, each in the Specification's order. A key out of
-/// that order fails the pairing.
+/// **Function**: the responder sends its keys first, then the initiator, each in the Specification's order. A key out
+/// of that order fails the pairing.
 ///
-/// **Phases** are the codes that are still awaited, in order, the PDUs that are not queued yet, and whether the layer above
-/// has still to accept the peer's identity.
+/// **Phases** are the codes that are still awaited, in order, the PDUs that are not queued yet, and whether the layer
+/// above has still to accept the peer's identity.
 struct Distribution: Sendable {
   /// What has to come from the peer.
   private(set) var awaited: [SMPCode]

@@ -2,11 +2,11 @@ import BindruneToolbox
 import BindruneWire
 
 /// # LegacyPairing
-/// **Overview**: phase 2 of LE legacy pairing: a short term key from a temporary key of 0, six digits or 128 bits out of
-/// band. Vol 3, Part H, §2.3.5.2 – §2.3.5.5.
+/// **Overview**: phase 2 of LE legacy pairing: a short term key from a temporary key of 0, six digits or 128 bits out
+/// of band. Vol 3, Part H, §2.3.5.2 – §2.3.5.5.
 ///
-/// **Function**: each commits itself to a random number by a confirm value before it learns the other's number. The first
-/// to commit, the initiator, is also the first to reveal.
+/// **Function**: each commits itself to a random number by a confirm value before it learns the other's number. The
+/// first to commit, the initiator, is also the first to reveal.
 ///
 ///     initiator                      responder
 ///       confirm ───────────────────────►
@@ -15,8 +15,8 @@ import BindruneWire
 ///         ◄──────────────────────── random
 ///       checks
 ///
-/// **Phases**: awaitingPasskey (the user's) → awaitingConfirm → awaitingRandom → encryption. A responder's user may still
-/// be entering when the confirm value arrives: it waits in the phase.
+/// **Phases**: awaitingPasskey (the user's) → awaitingConfirm → awaitingRandom → encryption. A responder's user may
+/// still be entering when the confirm value arrives: it waits in the phase.
 struct LegacyPairing: Sendable {
   enum Step: Sendable {
     case awaitingPasskey(peersConfirm: UInt128?)

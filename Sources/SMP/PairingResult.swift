@@ -53,8 +53,8 @@ public enum PairingError: Error, BitwiseCopyable, Sendable, Equatable {
   case ours(PairingFailure)
   /// The peer has sent Pairing Failed.
   case peers(PairingFailure)
-  /// 30 s without progress, or without an answer to a Security Request. Nothing more is sent until the link ends. Vol 3,
-  /// Part H, §3.4.
+  /// 30 s without progress, or without an answer to a Security Request. Nothing more is sent until the link ends. Vol
+  /// 3, Part H, §3.4.
   case timedOut
   /// The controllers could not encrypt the link with the new key.
   case encryptionFailed
@@ -94,8 +94,8 @@ public enum SecurityEffect: Sendable, Equatable {
 
   /// Pair by this method: `accept` or `refuse`. The peer wants it, or `PairingSettings.asksConsent` is set.
   case requestConsent(PairingMethod)
-  /// The peer has distributed `SecurityManager.openIdentity` as its own: `accept`, or `refuse` with Key Rejected. Only with
-  /// `PairingSettings.asksIdentity`.
+  /// The peer has distributed `SecurityManager.openIdentity` as its own: `accept`, or `refuse` with Key Rejected. Only
+  /// with `PairingSettings.asksIdentity`.
   case considerIdentity
   /// Show six digits, zeros in front; the user enters them on the peer.
   case displayPasskey(UInt32)

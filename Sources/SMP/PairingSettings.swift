@@ -14,15 +14,15 @@ public struct PairingSettings: Sendable {
   /// Vol 3, Part H, §2.3.1; Vol 3, Part C, §10.2.4.
   public enum SecureConnections: BitwiseCopyable, Sendable {
     case off, supported
-    /// Secure Connections Only mode: legacy pairing fails with Authentication Requirements, a key shorter than 16 octets
-    /// with Encryption Key Size. Add ``Protection/required`` for security mode 1, level 4.
+    /// Secure Connections Only mode: legacy pairing fails with Authentication Requirements, a key shorter than 16
+    /// octets with Encryption Key Size. Add ``Protection/required`` for security mode 1, level 4.
     case only
   }
 
   /// False: the peer's requests are answered with Pairing Not Supported.
   public var acceptsPairing = true
-  /// Ask for consent (`SecurityEffect.requestConsent`) also in a pairing that this side begins, if it is Just Works: for one
-  /// that no user has asked for.
+  /// Ask for consent (`SecurityEffect.requestConsent`) also in a pairing that this side begins, if it is Just Works:
+  /// for one that no user has asked for.
   public var asksConsent = false
   public var ioCapability = IOCapability.noInputNoOutput
   /// Ask (`SecurityEffect.considerIdentity`) when the peer has distributed an identity, before anything follows: for a

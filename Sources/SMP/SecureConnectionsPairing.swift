@@ -5,9 +5,9 @@ import BindruneWire
 /// **Overview**: phase 2 of LE Secure Connections pairing: a long term key from a Diffie-Hellman key on P-256.
 /// Vol 3, Part H, §2.3.5.6.
 ///
-/// **Function**: public keys are exchanged; stage 1 shows that they are those of the two devices; stage 2 that both have
-/// computed the same. The initiator sends the first of each pair of PDUs, but for the confirm value of Just Works and
-/// Numeric Comparison, which only the responder has.
+/// **Function**: public keys are exchanged; stage 1 shows that they are those of the two devices; stage 2 that both
+/// have computed the same. The initiator sends the first of each pair of PDUs, but for the confirm value of Just Works
+/// and Numeric Comparison, which only the responder has.
 ///
 ///     initiator                      responder
 ///       public key ────────────────────►

@@ -3,7 +3,8 @@ import BindruneWire
 import DequeModule
 
 /// # SecurityManager
-/// **Overview**: pairing over one link's channel 0x0006, as Central (initiator) or Peripheral (responder). Vol 3, Part H.
+/// **Overview**: pairing over one link's channel 0x0006, as Central (initiator) or Peripheral (responder). Vol 3, Part
+/// H.
 ///
 /// **Function**: agrees with the peer on a method, makes a key that both share and nobody else knows, has the link
 /// encrypted with it, and exchanges the keys of later links. It keeps no bond and asks no user: effects tell the layer
@@ -56,8 +57,8 @@ public struct SecurityManager: ~Copyable {
   public private(set) var attempts: PairingAttempts
   /// How many failures `attempts` has counted on this link: a composer that counts those of all peers compares it.
   public private(set) var failures: UInt32 = 0
-  /// The time before which requests of the peer get Repeated Attempts, whoever it is, unless this side has asked for the
-  /// pairing: a composer sets it after failures with others, because an attacker may change its address.
+  /// The time before which requests of the peer get Repeated Attempts, whoever it is, unless this side has asked for
+  /// the pairing: a composer sets it after failures with others, because an attacker may change its address.
   public var busyUntil: Instant?
   private(set) var phase = Phase.idle { didSet { deadline = phase.deadline } }
   private var outgoing = Deque<Outgoing>() { didSet { hasPDU = !outgoing.isEmpty } }
@@ -96,8 +97,8 @@ public struct SecurityManager: ~Copyable {
     case .idle, .awaitingPairing, .pairing, .silent: nil
     }
   }
-  /// The identity that the peer has distributed and that awaits `accept`, and the method of the pairing. An IRK of zeros
-  /// is none.
+  /// The identity that the peer has distributed and that awaits `accept`, and the method of the pairing. An IRK of
+  /// zeros is none.
   public var openIdentity: (identity: PairingIdentity, method: PairingMethod)? {
     guard case .pairing(.distributing(let distribution), _) = phase, distribution.isIdentityOpen,
       let identity = distribution.peersIdentity
@@ -181,7 +182,8 @@ public struct SecurityManager: ~Copyable {
     beginChecks(pairing, secrets, peersCheck: check, now)
     return true
   }
-  /// The user does this while entering the passkey; the peer gets a Keypress Notification if both sides have agreed on that.
+  /// The user does this while entering the passkey; the peer gets a Keypress Notification if both sides have agreed on
+  /// that.
   public mutating func notify(_ key: KeypressNotificationType, now: Instant) -> Bool {
     let agreement: Agreement
     switch phase {

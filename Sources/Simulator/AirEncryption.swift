@@ -31,8 +31,8 @@ extension Medium {
       random: request.random, diversifier: request.diversifier, keyDiversifier: request.keyDiversifier)
     proceed(pdu, end)
   }
-  /// The peripheral's host has no key: the link stays unencrypted. After a pause it must not, and ends with 0x06. Vol 6,
-  /// Part B, §5.1.3.1.
+  /// The peripheral's host has no key: the link stays unencrypted. After a pause it must not, and ends with 0x06. Vol
+  /// 6, Part B, §5.1.3.1.
   mutating func refuseKey(_ end: LinkPlace) {
     guard case .awaitingHost(_, _, let isRefresh) = links[end.link][end.role].encryption else { return }
     if !isRefresh {
@@ -175,8 +175,8 @@ extension Air {
 }
 
 extension VirtualController {
-  /// The central's controller gave up (`status`), or the link is encrypted. Version [v2] of the event takes the place of
-  /// [v1] if the host wants it. Over LE the link layer's key always has 16 octets.
+  /// The central's controller gave up (`status`), or the link is encrypted. Version [v2] of the event takes the place
+  /// of [v1] if the host wants it. Over LE the link layer's key always has 16 octets.
   mutating func reportEncryption(_ status: HCIStatus, _ handle: ConnectionHandle, now: Instant) {
     if isEnabled(EncryptionChangeV2.self) {
       let event = EncryptionChangeV2.with {

@@ -64,8 +64,8 @@ extension VirtualController {
     perform(try AnyCommand(packet), packet, &medium)
   }
 
-  /// Vol 4, Part E, §7.3.1, §7.3.69 and §7.8.1. Command answers and Number Of Completed Packets bypass this: they cannot
-  /// be masked.
+  /// Vol 4, Part E, §7.3.1, §7.3.69 and §7.8.1. Command answers and Number Of Completed Packets bypass this: they
+  /// cannot be masked.
   func isEnabled<E: HCIEventMessage>(_: E.Type) -> Bool {
     guard configuration.meets(E.requirement) else { return false }
     return switch EventMaskBit(E.self) {

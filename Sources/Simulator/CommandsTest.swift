@@ -21,8 +21,9 @@ struct TestTransmission {
   let start: Instant
 
   /// I(L) = ⌈(L + 249) / 625⌉ × 625 µs, L being the packet's own time. Vol 6, Part F, §4.1.6. A test packet has no MIC:
-  /// beside its payload preamble, access address, header and CRC, 10 octets on LE 1M and 11 on LE 2M; on LE Coded, 400 µs
-  /// and 64 µs an octet with S = 8, 382 µs and 16 µs an octet with S = 2, of header, payload and CRC. Vol 6, Part B, §2.1, §2.2.
+  /// beside its payload preamble, access address, header and CRC, 10 octets on LE 1M and 11 on LE 2M; on LE Coded, 400
+  /// µs and 64 µs an octet with S = 8, 382 µs and 16 µs an octet with S = 2, of header, payload and CRC. Vol 6, Part B,
+  /// §2.1, §2.2.
   static func period(_ octets: UInt8, _ phy: PHY) -> Duration {
     let octets = Int64(octets), length: Int64
     switch phy {

@@ -100,8 +100,8 @@ enum LLControl {
 
 /// SK, the key of an encrypted link. Vol 6, Part B, §5.1.3.1.
 ///
-/// Nobody eavesdrops on this air, so a packet's octets stay as they are; its receiver compares the sender's key with its
-/// own where a real one checks the MIC.
+/// Nobody eavesdrops on this air, so a packet's octets stay as they are; its receiver compares the sender's key with
+/// its own where a real one checks the MIC.
 struct SessionKey: BitwiseCopyable, Equatable {
   let number: UInt128
   /// SKD has the central's half in its least significant octets.

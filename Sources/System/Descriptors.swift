@@ -2,9 +2,9 @@ import CBluetooth
 import Glibc
 import SystemPackage
 
-/// How all modules make descriptors: by the functions of CBluetooth. Each is closed in programs that this process starts,
-/// from its first moment: a flag that is set afterwards comes too late for a child that another thread starts in between,
-/// and then a socket stays open after the process that it belongs to, as the app's does for bindruned.
+/// How all modules make descriptors: by the functions of CBluetooth. Each is closed in programs that this process
+/// starts, from its first moment: a flag that is set afterwards comes too late for a child that another thread starts
+/// in between, and then a socket stays open after the process that it belongs to, as the app's does for bindruned.
 ///
 /// `ArrowTests` forbids the system's own calls elsewhere. opendir(3), pidfd_open(2) and SO_PEERPIDFD set the flag
 /// themselves. NIO does not for its sockets, so its channels get sockets from here (`StreamSocket`, `StreamListener`).

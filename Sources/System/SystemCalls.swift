@@ -56,8 +56,8 @@ extension FilePath {
     return String(decoding: octets.prefix(count).lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  /// The contents of a regular file. Follows no link, and does not wait for a pipe. Throws `.fileTooLarge` for more than
-  /// `limit` octets, `.noSuchAddressOrDevice` for a file that is not regular.
+  /// The contents of a regular file. Follows no link, and does not wait for a pipe. Throws `.fileTooLarge` for more
+  /// than `limit` octets, `.noSuchAddressOrDevice` for a file that is not regular.
   package func contents(upTo limit: Int) throws(Errno) -> [UInt8] { try contents(upTo: limit, isTrusted: false) }
   /// `isTrusted`: for `trustedContents`. Another user may have made the file since its path was examined.
   func contents(upTo limit: Int, isTrusted: Bool) throws(Errno) -> [UInt8] {
@@ -100,8 +100,9 @@ extension FilePath {
     }
     try (parent.isEmpty ? "." : parent).synchroniseFolder()
   }
-  /// Replaces the file. A reader finds the old contents or the new ones, complete, whenever this process or the machine stops; after the
-  /// return the new ones are on the disk. `draft` is a name in the same folder that nobody else uses meanwhile.
+  /// Replaces the file. A reader finds the old contents or the new ones, complete, whenever this process or the machine
+  /// stops; after the return the new ones are on the disk. `draft` is a name in the same folder that nobody else uses
+  /// meanwhile.
   package func replace(with octets: [UInt8], by draft: FilePath) throws(Errno) {
     do throws(Errno) {
       do throws(Errno) { try draft.remove() } catch .noSuchFileOrDirectory {}

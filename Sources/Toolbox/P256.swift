@@ -38,7 +38,8 @@ extension DHKey: CustomStringConvertible, CustomDebugStringConvertible, CustomRe
 
 /// A private key and its public key on P-256, FIPS 186-3. Vol 3, Part H, §2.3.5.6.1.
 ///
-/// A new pair and a DHKey take 0.12 ms together, in a release build (Decision 0047). Wiped and hidden as a ``SecurityKey`` is.
+/// A new pair and a DHKey take 0.12 ms together, in a release build (Decision 0047). Wiped and hidden as a
+/// ``SecurityKey`` is.
 public struct P256KeyPair: Sendable {
   private let privateKey: P256.KeyAgreement.PrivateKey
   public let publicKey: P256PublicKey

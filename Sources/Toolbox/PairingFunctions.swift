@@ -80,7 +80,8 @@ public func g2(_ u: UInt256, _ v: UInt256, _ x: UInt128, _ y: UInt128) -> UInt32
 
 /// The signing algorithm: the 64 bits of the MAC of a message with its counter. Vol 3, Part H, §2.4.5.
 ///
-/// `m` has the octets as they are in the packet, least significant first, and AES-CMAC takes the most significant first.
+/// `m` has the octets as they are in the packet, least significant first, and AES-CMAC takes the most significant
+/// first.
 public func signature(_ k: SecurityKey, _ m: Span<UInt8>, counter: UInt32) -> UInt64 {
   var code = AESCMAC(key: k), reversed: [UInt8] = []
   for index in m.indices.reversed() { reversed.append(m[index]) }

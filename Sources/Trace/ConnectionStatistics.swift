@@ -115,8 +115,8 @@ public struct ConnectionStatistics: Sendable {
     public internal(set) var repeated = Sides(0)
     /// From a packet that the host sent, or the completion before it, to its Number Of Completed Packets event.
     public internal(set) var completion = Histogram()
-    /// Completions that took more than three times as long as the peer may stay silent: a packet waits for the peer, the
-    /// acknowledgement may come one time later, and the controller may report another time later.
+    /// Completions that took more than three times as long as the peer may stay silent: a packet waits for the peer,
+    /// the acknowledgement may come one time later, and the controller may report another time later.
     public internal(set) var late = 0
     /// Fragments that did not make a frame.
     public internal(set) var violations = 0

@@ -110,7 +110,8 @@ public struct Dissector: ~Copyable {
     // Only the recorder may have cut it: another packet is malformed, which its own text says.
     guard declared == available || (record.isCut && declared > available) else { return }
     let flag = PacketBoundaryFlag(rawValue: UInt8(truncatingIfNeeded: word >> 12 & 3))
-    // A format without directions: the host begins a frame with another flag than the controller. Vol 4, Part E, §5.4.2.
+    // A format without directions: the host begins a frame with another flag than the controller. Vol 4, Part E,
+    // §5.4.2.
     let direction =
       record.direction
       ?? (flag == .firstNonFlushable

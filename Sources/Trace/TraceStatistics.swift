@@ -11,9 +11,9 @@ import L2CAP
 ///     try file.read(into: &statistics)
 ///     for link in statistics.sink.connections { print(link.connection, link.frames.fromHost.count) }
 ///
-/// **Function**: like the checker it follows connections on its own and trusts nothing: a trace may begin in the middle.
-/// A handle that is used again is another connection. Memory is bounded by ``mostConnections`` and the bounds of
-/// ``ConnectionStatistics``.
+/// **Function**: like the checker it follows connections on its own and trusts nothing: a trace may begin in the
+/// middle. A handle that is used again is another connection. Memory is bounded by ``mostConnections`` and the bounds
+/// of ``ConnectionStatistics``.
 public struct TraceStatistics: TraceSink, Sendable {
   /// Connections that are counted; the packets of further ones are only numbered.
   public static var mostConnections: Int { 1_024 }

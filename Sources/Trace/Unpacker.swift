@@ -48,8 +48,8 @@ final class Unpacker {
       hasOwnGroup: false)
   }
 
-  /// Closes the pipe and does not wait for gzip, which ends with its next output, or with the file that it reads: that may be
-  /// a pipe on which nothing comes. A later call takes its status.
+  /// Closes the pipe and does not wait for gzip, which ends with its next output, or with the file that it reads: that
+  /// may be a pipe on which nothing comes. A later call takes its status.
   func abandon() {
     guard let child else { return }
     try? output.close()

@@ -22,8 +22,8 @@ import SystemPackage
 ///     signals = no
 package struct AdapterChoice: Equatable, Sendable {
   package var spec: TransportSpec
-  /// An adapter that is up is taken down, and brought up again at the end. Adapters of this machine only: others have no
-  /// kernel above them.
+  /// An adapter that is up is taken down, and brought up again at the end. Adapters of this machine only: others have
+  /// no kernel above them.
   package var takesDown: Bool
   /// The path of a btsnoop file for every packet.
   package var trace: String?
@@ -166,8 +166,8 @@ package struct AdapterChoice: Equatable, Sendable {
   /// A configuration has a few lines; a longer file is something else.
   private static var limit: Int { 65_536 }
 
-  /// The text of a regular file of at most 64 KiB; nil: there is no such file. Throws a `PlantedPath` for one that another
-  /// user could have written.
+  /// The text of a regular file of at most 64 KiB; nil: there is no such file. Throws a `PlantedPath` for one that
+  /// another user could have written.
   package static func text(ofFile path: String) throws -> String? {
     do {
       // Opening a pipe would wait for a writer, which may never come.

@@ -14,8 +14,8 @@ import SystemPackage
 ///
 /// A file that can no longer be written (a full disk) ends with a whole record. `failure` reports both.
 ///
-/// A writer that is released closes its file without waiting: the thread passes to a pipe what still waits, for at most two
-/// seconds, while the program goes on. `close()` waits for that, for a program that ends next.
+/// A writer that is released closes its file without waiting: the thread passes to a pipe what still waits, for at most
+/// two seconds, while the program goes on. `close()` waits for that, for a program that ends next.
 public struct BTSnoopWriter: ~Copyable {
   private enum Output {
     /// `length`: octets of whole records.

@@ -9,16 +9,16 @@ import SystemPackage
 ///     $XDG_RUNTIME_DIR/bindrune-apps.socket    a daemon of this user, if it is there
 ///     /run/bindrune/apps.socket                the machine's
 ///
-/// `broker` in place of a controller (see `AdapterChoice`) is the daemon's first adapter, `broker:NAME` its adapter of that name. A
-/// program for which nothing names a controller uses the daemon if its socket is there.
+/// `broker` in place of a controller (see `AdapterChoice`) is the daemon's first adapter, `broker:NAME` its adapter of
+/// that name. A program for which nothing names a controller uses the daemon if its socket is there.
 package struct DaemonSocket: Equatable, Sendable {
   package var path: String
   /// As the daemon's option `--hci` spells it; nil: its first.
   package var adapter: String?
 
   package static var ofTheMachine: String { "/run/bindrune/apps.socket" }
-  /// Nil: the environment has no folder for it. XDG Base Directory Specification 0.8, "Environment variables": a path that is not absolute
-  /// is ignored.
+  /// Nil: the environment has no folder for it. XDG Base Directory Specification 0.8, "Environment variables": a path
+  /// that is not absolute is ignored.
   package static func ofTheUser(_ environment: (String) -> String? = AdapterChoice.variable) -> String? {
     environment("XDG_RUNTIME_DIR").flatMap { $0.hasPrefix("/") ? $0 + "/bindrune-apps.socket" : nil }
   }
@@ -48,8 +48,8 @@ package struct DaemonSocket: Equatable, Sendable {
     if socket != nil, let planted = planted(path, environment) { throw .specification(planted) }
     return socket
   }
-  /// Why the user's own socket is not used, as a sentence without its full stop. The machine's is in a folder of root, and one that
-  /// BINDRUNE_SOCKET names may be another user's on purpose.
+  /// Why the user's own socket is not used, as a sentence without its full stop. The machine's is in a folder of root,
+  /// and one that BINDRUNE_SOCKET names may be another user's on purpose.
   static func planted(_ path: String, _ environment: (String) -> String? = AdapterChoice.variable) -> String? {
     guard path == ofTheUser(environment), let planted = try? FilePath(text: path).planted(.socket) else { return nil }
     return planted.sentence(or: "name another socket in BINDRUNE_SOCKET")
@@ -75,7 +75,8 @@ package enum DaemonControl: Equatable, Sendable {
   case move(app: String, life: String)
   /// The daemon's log, a line each, until the connection ends.
   case log
-  /// A line for each manager for which this process of the app was relaunched: its mode, a tab, its restoration identifier.
+  /// A line for each manager for which this process of the app was relaunched: its mode, a tab, its restoration
+  /// identifier.
   case launched(app: String)
 
   package static var version: Int { 1 }
@@ -160,8 +161,8 @@ package struct DaemonAnswerError: Error, Equatable, CustomStringConvertible {
 }
 
 extension DaemonControl {
-  /// Asks the daemon at `path`, and calls `line` with each line of its answer. It blocks its thread, so it is not for event loops.
-  /// `limit`: seconds for each part of the answer; nil: any time.
+  /// Asks the daemon at `path`, and calls `line` with each line of its answer. It blocks its thread, so it is not for
+  /// event loops. `limit`: seconds for each part of the answer; nil: any time.
   package func ask(at path: String, within limit: Int? = 5, line: (String) -> Void) throws(DaemonAnswerError) {
     if let planted = DaemonSocket.planted(path) { throw DaemonAnswerError(planted + ".") }
     let failure: String

@@ -5,8 +5,8 @@ import SystemPackage
 
 /// The event loops of all modules: NIO's, one for each processor.
 ///
-/// NIO makes the epoll descriptor of a loop inheritable. It keeps no socket open in a child, but nobody needs it there, so
-/// those that exist when the loops begin are closed in children from then on.
+/// NIO makes the epoll descriptor of a loop inheritable. It keeps no socket open in a child, but nobody needs it there,
+/// so those that exist when the loops begin are closed in children from then on.
 package enum EventLoops {
   private static let group: MultiThreadedEventLoopGroup = {
     let group = MultiThreadedEventLoopGroup.singleton

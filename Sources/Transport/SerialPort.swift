@@ -2,8 +2,8 @@ import BindruneSystem
 import Glibc
 import SystemPackage
 
-/// A terminal line that carries H4: eight data bits, no parity, one stop bit, RTS/CTS flow control, nothing interpreted.
-/// Vol 4, Part A, §3.
+/// A terminal line that carries H4: eight data bits, no parity, one stop bit, RTS/CTS flow control, nothing
+/// interpreted. Vol 4, Part A, §3.
 enum SerialPort {
   /// The rate of `serial:PATH` without one, the default of most controllers.
   static var usualBaud: Int { 115_200 }

@@ -5,8 +5,8 @@ import NIOCore
 import NIOPosix
 import SystemPackage
 
-/// Sockets for NIO's channels, which are closed in children from their first moment: NIO's own are not. Unix sockets, and
-/// TCP.
+/// Sockets for NIO's channels, which are closed in children from their first moment: NIO's own are not. Unix sockets,
+/// and TCP.
 package enum StreamSocket {
   // MARK: Unix sockets: unix(7)
 
@@ -45,7 +45,8 @@ package enum StreamSocket {
 
   // MARK: TCP: tcp(7)
 
-  /// A socket that is connected to the first address of `host` that answers, each in its share of `time`. Blocks its thread.
+  /// A socket that is connected to the first address of `host` that answers, each in its share of `time`. Blocks its
+  /// thread.
   package static func connected(toHost host: String, port: Int, within time: Duration) throws -> FileDescriptor {
     let clock = ContinuousClock(), end = clock.now + time
     var failure: (any Error)?, addresses = try resolved(host, port)[...]
@@ -148,8 +149,8 @@ package final class StreamListener: @unchecked Sendable {
   private var isClosed = false
   private var waiting: [CheckedContinuation<Void, Never>] = []
 
-  /// It owns the socket. `path`: of the socket's file, if it is to be removed at the end. `accept` owns each connection,
-  /// which does not block.
+  /// It owns the socket. `path`: of the socket's file, if it is to be removed at the end. `accept` owns each
+  /// connection, which does not block.
   package init(
     _ listening: FileDescriptor, removing path: String? = nil, accept: @escaping @Sendable (FileDescriptor) -> Void
   ) {

@@ -40,9 +40,9 @@ extension DeviceAddress {
   }
   /// Whether the octets can be a public address: zeros and ones stand for a device without one.
   public var isValidPublic: Bool { Self.isMixed(value, bits: 48) }
-  /// Whether a device can have this as its identity address: a valid public or random static address, which it keeps. The
-  /// one rule for what a peer distributes, a controller resolves, a file stores and an application passes. Vol 3, Part H,
-  /// §3.6.5; Vol 3, Part C, §10.8.2.3; Vol 6, Part B, §1.3.
+  /// Whether a device can have this as its identity address: a valid public or random static address, which it keeps.
+  /// The one rule for what a peer distributes, a controller resolves, a file stores and an application passes. Vol 3,
+  /// Part H, §3.6.5; Vol 3, Part C, §10.8.2.3; Vol 6, Part B, §1.3.
   public func isIdentity(isRandom: Bool) -> Bool {
     isRandom ? randomKind == .static && isValidRandom : isValidPublic
   }

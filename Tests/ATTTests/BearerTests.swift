@@ -311,7 +311,8 @@ import Testing
     let single = "1B 04 00 BB BC", both = "23 \(two) \(three)"
     #expect(station.sent() == [single, single, both, both])
   }
-  /// Random values for five attributes at every place of the ring: those of one of them go, the others keep their order.
+  /// Random values for five attributes at every place of the ring: those of one of them go, the others keep their
+  /// order.
   @Test(arguments: 0..<20) func anyValuesMayBeDropped(_ seed: UInt64) {
     var chance = SplitMix64(seed: seed), model: [(handle: UInt16, pdu: String)] = []
     let station = Station(queueCapacity: 600)

@@ -144,8 +144,8 @@ let forbidden: [(pattern: String, why: String)] = [
       #expect(rows.contains("| \(title.1) | [\(title.2)](Decisions/\(name)) |") && name.hasPrefix(title.1), "\(name)")
     }
   }
-  /// What a program may switch over, and what may get more cases: each public enum of the modules for embedders is marked,
-  /// as the switches in Tests/Clients/Sources/ClientBindrune need it. `Step` is the answer of one function.
+  /// What a program may switch over, and what may get more cases: each public enum of the modules for embedders is
+  /// marked, as the switches in Tests/Clients/Sources/ClientBindrune need it. `Step` is the answer of one function.
   @Test func whatGrowsIsMarked() throws {
     let isClosed: Set = ["Step"]
     var found = 0

@@ -309,7 +309,8 @@ import Testing
     await peripheral.close()
   }
 
-  /// Commands past the host: each answers with its own type, or is refused by name. Vol 4, Part E, §7.4.6, §7.5.4, §7.8.22.
+  /// Commands past the host: each answers with its own type, or is refused by name. Vol 4, Part E, §7.4.6, §7.5.4,
+  /// §7.8.22.
   @Test func commands() async throws {
     let lab = Lab(), host = try await lab.host(), (other, relay) = try await lab.relayedHost()
     try await within {

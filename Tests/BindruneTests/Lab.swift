@@ -31,8 +31,8 @@ struct Belt {
 /// Hosts on one radio without loss or delay.
 final class Lab: Sendable {
   let radio: SimulatedRadio
-  /// In virtual time, without `eventLoop`. `packetsPerEvent`: data leaves in connection events, so many packets in each;
-  /// nil: at once.
+  /// In virtual time, without `eventLoop`. `packetsPerEvent`: data leaves in connection events, so many packets in
+  /// each; nil: at once.
   init(on eventLoop: (any EventLoop)? = nil, packetsPerEvent: Int? = nil) {
     var configuration = AirConfiguration.ideal
     configuration.packetsPerEvent = packetsPerEvent

@@ -20,8 +20,8 @@ private final class Desk: PairingDesk {
 
 /// Who answers when a device that has lost its bond, or one that uses its address, pairs again. Decision 0060.
 @Suite(.virtualTime, .hang) struct ReplacingAgentTests {
-  /// A central pairs with a host of `agent`, twice; between the two pairings its own bond goes, if `forgets`. The error of
-  /// the second, whether the host has another bond then, and the device's address.
+  /// A central pairs with a host of `agent`, twice; between the two pairings its own bond goes, if `forgets`. The error
+  /// of the second, whether the host has another bond then, and the device's address.
   private func pairTwice(
     with agent: any PairingAgent, forgets: Bool = true, on lab: Lab = Lab()
   ) async throws -> (error: BluetoothError?, isReplaced: Bool, address: String) {

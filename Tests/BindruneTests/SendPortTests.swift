@@ -14,8 +14,8 @@ import Testing
       handle: AttributeHandle(rawValue: 3), kind: .notification, capacity: capacity, mtu: mtu, wake: wake)
   }
 
-  /// 20 octets take 22: a port of 514 takes 23 such values. It is ready when 257 are free
-  /// and one value of the MTU fits, and not before.
+  /// 20 octets take 22: a port of 514 takes 23 such values. It is ready when 257 are free and one value of the MTU
+  /// fits, and not before.
   @Test(arguments: [(mtu: 23, sent: 12), (mtu: 247, sent: 12), (mtu: 300, sent: 14), (mtu: 517, sent: 23)])
   func boundedInBytes(_ mtu: Int, _ sent: Int) async throws {
     let woken = Atomic(0)
@@ -39,8 +39,8 @@ import Testing
     }
   }
 
-  /// Three accepted writes: one edge, when the last has left. After a refusal there is that edge, and this one. A port that
-  /// does not tell it has the first alone.
+  /// Three accepted writes: one edge, when the last has left. After a refusal there is that edge, and this one. A port
+  /// that does not tell it has the first alone.
   @Test(arguments: [true, false]) func anEdgeWhenAllHaveLeft(_ tellsDrained: Bool) {
     let ready = Atomic(0), value = [UInt8](repeating: 7, count: 20)
     let port = SendPort(
@@ -61,8 +61,8 @@ import Testing
     #expect(ready.load(ordering: .relaxed) == (tellsDrained ? 5 : 1) && port.readyEdges == 1)
   }
 
-  /// A producer fills the port at each ready edge; the link sends `burst` values every `interval` ms. After the first five
-  /// seconds no value waits longer than `oldest` ms, and none of the places on the air stays empty.
+  /// A producer fills the port at each ready edge; the link sends `burst` values every `interval` ms. After the first
+  /// five seconds no value waits longer than `oldest` ms, and none of the places on the air stays empty.
   @Test(arguments: [
     (burst: 1, interval: 0.5, oldest: 270), (1, 3.7, 270), (2, 7.5, 270), (8, 30, 300), (1, 30, 270), (6, 100, 300),
     (1, 125, 1_000), (40, 1_000, 1_000),
@@ -87,8 +87,8 @@ import Testing
     #expect(longest <= .milliseconds(oldest))
     #expect(empty == 0, "of \(places) places")
   }
-  /// On a link that carries 200 values a second, six each 30 ms, a producer that never lacks a value: each arrives within
-  /// half a second of its offer, from the first one on, and none of the link's places stays empty.
+  /// On a link that carries 200 values a second, six each 30 ms, a producer that never lacks a value: each arrives
+  /// within half a second of its offer, from the first one on, and none of the link's places stays empty.
   @Test func aFreshValueLeavesSoon() async throws {
     let lab = Lab(packetsPerEvent: 6), belt = try Belt(), clock = lab.radio.eventLoop
     let peripheral = try await lab.host(belt.database), central = try await lab.host()

@@ -7,8 +7,8 @@ import TestSupport
 @testable import Bindrune
 @testable import BindruneBroker
 
-/// `Fixtures/Daemon`: what daemons and apps of released versions have written, for all later ones to read. Nothing there is changed; a new
-/// version adds files.
+/// `Fixtures/Daemon`: what daemons and apps of released versions have written, for all later ones to read. Nothing
+/// there is changed; a new version adds files.
 enum DaemonFixtures {
   static var folder: URL { VectorFile.fixtures.appending(path: "Daemon") }
   static var isRecording: Bool { ProcessInfo.processInfo.environment["BINDRUNE_RECORD"] == "1" }

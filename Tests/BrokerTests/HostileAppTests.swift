@@ -80,7 +80,8 @@ import Testing
       if connections == 100 { first = memory() }
     }
     _ = try await calm.ask { .read($0, peer, sensor.location) }
-    // One of the frames is an app's greeting that has a restoration identifier: what that app began goes on without it, until now.
+    // One of the frames is an app's greeting that has a restoration identifier: what that app began goes on without it,
+    // until now.
     while try await lab.lines(.list).contains(where: { !$0.hasPrefix("calm\t") && !$0.contains("\tterminated\t") }) {}
     try await lab.adapter.eventLoop.submit { [adapter = lab.adapter] in
       let sessions = adapter.core.sessions

@@ -5,8 +5,8 @@ import Testing
 @testable import Bindrune
 @testable import BindruneBroker
 
-/// The process of an app ends at every step of every operation: before the request, after it, between any two events of the host that
-/// belong to it, and after all of them.
+/// The process of an app ends at every step of every operation: before the request, after it, between any two events of
+/// the host that belong to it, and after all of them.
 @Suite struct KilledAppTests {
   private static let shared = BrokerWorld.peers[0], own = BrokerWorld.peers[1], far = BrokerWorld.peers[2]
   private static let client = BrokerWorld.peers[3]

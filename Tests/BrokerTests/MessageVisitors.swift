@@ -4,7 +4,8 @@ import NIOCore
 
 @testable import BindruneBroker
 
-/// The text of a message: `scan: Services: [1 6157;], Solicited Services: [], Allows Duplicates: 0`. It follows the declaration and no name of Swift.
+/// The text of a message: `scan: Services: [1 6157;], Solicited Services: [], Allows Duplicates: 0`. It follows the
+/// declaration and no name of Swift.
 struct MessageText: MessageVisitor {
   private(set) var text = ""
   private var isFirst = true

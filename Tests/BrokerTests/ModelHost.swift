@@ -5,7 +5,8 @@ import Foundation
 @testable import Bindrune
 @testable import BindruneBroker
 
-/// A core, and a host that answers every command, one event at a time, about devices that come and go. No time passes in it, and no chance.
+/// A core, and a host that answers every command, one event at a time, about devices that come and go. No time passes
+/// in it, and no chance.
 struct ModelHost {
   private(set) var core: BrokerCore
   var now = Instant.zero

@@ -5,7 +5,8 @@ struct SoakFigures {
   var events = 0
   /// Values sent, and one for each session that is owed one.
   var sent = 0, owed = 0
-  /// Taken by an app: at once, or after they had waited for it. Dropped: `WaitingEvents` had no room. Ended: with their process.
+  /// Taken by an app: at once, or after they had waited for it. Dropped: `WaitingEvents` had no room. Ended: with their
+  /// process.
   var delivered = 0, waited = 0, dropped = 0, ended = 0
   var connections = 0, links = 0, wakes = 0, alerts = 0, moves = 0, processes = 0
   var launches = 0, relaunches = 0, failedLaunches = 0, preserved = 0, restored = 0, failures = 0, requests = 0

@@ -7,7 +7,8 @@ import Testing
 @testable import Bindrune
 @testable import BindruneBroker
 
-/// Twenty apps and fifty devices over a long time: nothing leaks, no event is lost, and every table of both cores is bounded.
+/// Twenty apps and fifty devices over a long time: nothing leaks, no event is lost, and every table of both cores is
+/// bounded.
 @Suite struct SoakTests {
   /// 3, or `BINDRUNE_SOAK_HOURS`: 168 are a week.
   private static var hours: Int { ProcessInfo.processInfo.environment["BINDRUNE_SOAK_HOURS"].flatMap { Int($0) } ?? 3 }
@@ -38,8 +39,8 @@ import Testing
   }
 }
 
-/// `BrokerCore` and `AppCore`, joined as `Adapter` and `AppServer` join them, over a model of the host. Processes, users and the air are
-/// drawn.
+/// `BrokerCore` and `AppCore`, joined as `Adapter` and `AppServer` join them, over a model of the host. Processes,
+/// users and the air are drawn.
 private final class Soak {
   /// An event that must not be lost.
   private enum Mark: Equatable {

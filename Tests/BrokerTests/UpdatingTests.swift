@@ -203,7 +203,8 @@ import Testing
     #expect(found.data.overflowArea?.contains(services[1]) == true)
   }
 
-  /// S142: several sessions advertise at once, each in a set of its own while the controller has one left, the others together.
+  /// S142: several sessions advertise at once, each in a set of its own while the controller has one left, the others
+  /// together.
   @Test func severalSessions() async throws {
     let ward = try await Ward()
     let (a, b) = (try await ward.session(), try await ward.session())

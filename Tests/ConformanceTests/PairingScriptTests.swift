@@ -85,8 +85,8 @@ import Testing
   }
 
   /// Each reason of Vol 3, Part H, §3.5.5, Table 3.7 is received by both roles, also one that is reserved; and sent,
-  /// where the stack has a use for it: it is LE only (0x0D, 0x0E), it is never too busy (0x10), and a Central is not asked
-  /// too often (0x09).
+  /// where the stack has a use for it: it is LE only (0x0D, 0x0E), it is never too busy (0x10), and a Central is not
+  /// asked too often (0x09).
   @Test func eachReasonOfPairingFailed() throws {
     var sent: [PairingRole: Set<UInt8>] = [:], received: [PairingRole: Set<UInt8>] = [:]
     for played in try Self.played() {

@@ -2,7 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The documentation catalogue of one module, whose first page opens with a picture, the module's verbs and what is supported.
+/// The documentation catalogue of one module, whose first page opens with a picture, the module's verbs and what is
+/// supported.
 ///
 /// What a page shows is not written by hand where it has a source. A comment above a block names it, and
 /// `BINDRUNE_RECORD=1 swift test --filter CatalogueTests` rewrites the block:
@@ -186,7 +187,8 @@ private enum Sources {
     return words
   }
   static func sections() throws -> Set<String> { try Set(texts().flatMap(sections)) }
-  /// `Vol 3, Part F, §3.4.2 and §3.4.3` are two; the head of a table's column may name the part. A part holds for a paragraph.
+  /// `Vol 3, Part F, §3.4.2 and §3.4.3` are two; the head of a table's column may name the part. A part holds for a
+  /// paragraph.
   static func sections(of text: String) -> [String] {
     var found: [String] = [], part = ""
     for match in text.matches(of: #/Vol \d,\sPart [A-Z]|§\d+(?:\.\d+)*|\n\n/#) {

@@ -18,8 +18,8 @@ import SMP
 import SystemPackage
 import TestSupport
 
-/// The example on the first page of each module's catalogue. A test runs it and shows what it prints; nil: it needs an adapter
-/// or a user, and is only compiled (`OpeningsOfPrograms.swift`).
+/// The example on the first page of each module's catalogue. A test runs it and shows what it prints; nil: it needs an
+/// adapter or a user, and is only compiled (`OpeningsOfPrograms.swift`).
 let openings: [String: (@Sendable () throws -> Void)?] = [
   "BindruneWire": wire, "BindruneToolbox": toolbox, "HCI": hci, "L2CAP": l2cap, "ATT": att, "SMP": smp, "GATT": gatt,
   "GAP": gap, "BindruneSimulator": simulator, "BindruneCapture": capture, "BindruneSystem": system,

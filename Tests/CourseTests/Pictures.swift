@@ -8,8 +8,9 @@ import L2CAP
 import SMP
 import Testing
 
-/// The pictures of the course and of the catalogues. None is drawn by hand: `layout` draws a message's declaration, `layers` the
-/// rows of an explanation, `phases` a walk through a phase table of `Fixtures/Machines`, `module` a module's place in the manifest.
+/// The pictures of the course and of the catalogues. None is drawn by hand: `layout` draws a message's declaration,
+/// `layers` the rows of an explanation, `phases` a walk through a phase table of `Fixtures/Machines`, `module` a
+/// module's place in the manifest.
 enum Pictures {
   static func picture(_ words: String) throws -> [String] {
     let (verb, rest) = halves(words, " ")

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A machine's phase table of `Fixtures/Machines`, without the paths that lead to each phase: which inputs lead from which
-/// phase to which other one.
+/// A machine's phase table of `Fixtures/Machines`, without the paths that lead to each phase: which inputs lead from
+/// which phase to which other one.
 struct PhaseTable {
   struct Move: Equatable {
     var from: String
@@ -76,8 +76,8 @@ struct PhaseTable {
   }
 }
 
-/// A phase table as a picture: a box for each phase, a row in it for each phase that follows, and for each phase a line of
-/// its own colour that collects what leads to it. No line crosses a label, however many phases there are.
+/// A phase table as a picture: a box for each phase, a row in it for each phase that follows, and for each phase a line
+/// of its own colour that collects what leads to it. No line crosses a label, however many phases there are.
 struct StateDiagram {
   let title: String
   let table: PhaseTable
@@ -129,8 +129,8 @@ struct StateDiagram {
     }
   }
 
-  /// The vertical line of each phase that something leads to: the place of its lane, from the boxes outwards. Short ones
-  /// are inside.
+  /// The vertical line of each phase that something leads to: the place of its lane, from the boxes outwards. Short
+  /// ones are inside.
   private func lanes(_ boxes: [Box]) -> [(phase: String, ys: [Int], entry: Int, lane: Int)] {
     var found = boxes.compactMap { box -> (phase: String, ys: [Int], entry: Int, lane: Int)? in
       let ys = boxes.flatMap(\.rows).filter { $0.move.to == box.phase }.map(\.y)

@@ -500,8 +500,8 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.answer()
     same(bench.takeTexts(), ["6: refused to setDefaultPHYs 0x11", "7: done"])
   }
-  /// A controller that reports no change, not even in the link layer's own time-out: Vol 6, Part B, §5.2. An update that
-  /// was cancelled ends too, and then the link takes another.
+  /// A controller that reports no change, not even in the link layer's own time-out: Vol 6, Part B, §5.2. An update
+  /// that was cancelled ends too, and then the link takes another.
   @Test(arguments: [false, true]) func everyChangeOfModulationEnds(_ isCancelled: Bool) {
     var bench = Self.linked()
     bench.perform { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(1), now: now) }

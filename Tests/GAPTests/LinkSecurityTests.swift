@@ -27,7 +27,8 @@ import Testing
     bond.client = client
     return bond
   }
-  /// A value that needs encryption at 0x0003 (and its configuration at 0x0004), one that needs authentication at 0x0006.
+  /// A value that needs encryption at 0x0003 (and its configuration at 0x0004), one that needs authentication at
+  /// 0x0006.
   private static func database() throws -> Database {
     var builder = DatabaseBuilder()
     builder.service("180D") {
@@ -60,8 +61,8 @@ import Testing
     [4, 0x08, 4, status.rawValue] + little(0x40) + [isOn ? 1 : 0]
   }
 
-  /// Vol 4, Part E, §7.7.65.5: the key that the Central names, or a refusal. Vol 3, Part C, §10.3.1: 0x0F while both have a
-  /// key, 0x05 where the key is too weak.
+  /// Vol 4, Part E, §7.7.65.5: the key that the Central names, or a refusal. Vol 3, Part C, §10.3.1: 0x0F while both
+  /// have a key, 0x05 where the key is too weak.
   @Test func aPeripheralAnswersWithTheBondsKey() throws {
     let bond = Self.bond(ediv: 0x1234, rand: 0x0102_0304_0506_0708)
     var bench = Self.linked(.peripheral, bond, try Self.database())
@@ -488,8 +489,8 @@ import Testing
     bench.receive(Self.encryptionChange(isOn: false))
     same(bench.takeAll(), ["Disconnect(64, 0x05)", "securityChanged(link 1, not encrypted, bonded)"])
   }
-  /// As Peripheral our client's request has the host ask the Central to encrypt: Vol 3, Part H, §2.4.6. Without an answer
-  /// the link ends.
+  /// As Peripheral our client's request has the host ask the Central to encrypt: Vol 3, Part H, §2.4.6. Without an
+  /// answer the link ends.
   @Test(arguments: [true, false]) func aPeripheralsClientAsksForEncryption(isAnswered: Bool) {
     var bench = Self.linked(.peripheral, Self.bond())
     bench.answerAll()
@@ -586,8 +587,8 @@ import Testing
     }
     return answer
   }
-  /// Signs only with counters that a stored bond has reserved, so that a restart repeats none. Vol 3, Part H, §2.4.5. The
-  /// signatures are from OpenSSL's AES-CMAC.
+  /// Signs only with counters that a stored bond has reserved, so that a restart repeats none. Vol 3, Part H, §2.4.5.
+  /// The signatures are from OpenSSL's AES-CMAC.
   @Test func aSignedWriteOfOurs() throws {
     var bench = Self.linked(.peripheral, Self.signingBond())
     bench.answerAll()

@@ -252,8 +252,8 @@ import Testing
     }
     #expect(seen == [true, false])
   }
-  /// Of 16 bonds and 1,500 strangers, each address is tried with the keys once: what a report
-  /// costs depends on neither. A new key forgets the answers.
+  /// Of 16 bonds and 1,500 strangers, each address is tried with the keys once: what a report costs depends on neither.
+  /// A new key forgets the answers.
   @Test func anAddressIsResolvedOnce() throws {
     var bench = Self.bench(list: 0), chance = SplitMix64(seed: Fuzz.seed), addresses: [PeerAddress] = []
     for number in UInt64(1)...16 {

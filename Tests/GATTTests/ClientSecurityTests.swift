@@ -42,8 +42,8 @@ import Testing
     dialogue.client.securityEnded(isSecured: true)
     #expect(dialogue.effects() == [] && dialogue.request() == nil)
   }
-  /// Authorization (0x08) is the user's of the server, and other errors have nothing to do with the link; and without the
-  /// configuration every error is the answer.
+  /// Authorization (0x08) is the user's of the server, and other errors have nothing to do with the link; and without
+  /// the configuration every error is the answer.
   @Test func otherErrorsAreAnswers() {
     for error in ["02", "08", "0A", "12"] {
       let dialogue = Self.dialogue()

@@ -371,8 +371,8 @@ import Testing
     #expect(other.tester.ask("0A 23 00") == "0B 00 00")
   }
 
-  /// Service Changed without the descriptor that §7.1 requires, as a profile may describe it: no client can subscribe to
-  /// it, and the server neither indicates nor asks a list of subscriptions about it.
+  /// Service Changed without the descriptor that §7.1 requires, as a profile may describe it: no client can subscribe
+  /// to it, and the server neither indicates nor asks a list of subscriptions about it.
   @Test func serviceChangedWithoutConfiguration() throws {
     var builder = DatabaseBuilder()
     builder.service(.genericAttribute) {

@@ -108,7 +108,8 @@ import Testing
     #expect(kinds.map(\.needsAuthentication) == [false, false, false, true])
   }
 
-  /// S131: the service can be discovered, and every value and descriptor of it answers with 0x0E, whatever the client may do.
+  /// S131: the service can be discovered, and every value and descriptor of it answers with 0x0E, whatever the client
+  /// may do.
   @Test(arguments: clients) func aDisabledService(_ client: Client) throws {
     let tester = try tester(client)
     let before = (tester.server.database.hash, tester.ask("08 01 00 FF FF 03 28"), tester.ask("04 01 00 FF FF"))

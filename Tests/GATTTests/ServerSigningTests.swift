@@ -7,7 +7,8 @@ import Testing
 
 /// Signed Write Commands. Vol 3, Part F, §3.4.5.4; Vol 3, Part C, §10.4.2. The signatures are from OpenSSL's AES-CMAC.
 @Suite struct ServerSigningTests {
-  /// 0003 takes signed writes alone; 0005 also needs an authenticated key; 0007 an encrypted link; 0009 takes every write.
+  /// 0003 takes signed writes alone; 0005 also needs an authenticated key; 0007 an encrypted link; 0009 takes every
+  /// write.
   private func tester(counter: UInt32 = 0, isAuthenticated: Bool = false) throws -> ServerUnderTest {
     var builder = DatabaseBuilder()
     builder.service("AA00") {

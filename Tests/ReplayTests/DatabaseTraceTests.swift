@@ -8,8 +8,8 @@ import HCI
 import TestSupport
 import Testing
 
-/// Databases that change, lists that end early, searches that continue elsewhere, and subscriptions that are older than the
-/// trace.
+/// Databases that change, lists that end early, searches that continue elsewhere, and subscriptions that are older than
+/// the trace.
 @Suite("Replay: databases") struct DatabaseTraceTests {
   private static let server = 0, client = 1
 
@@ -98,8 +98,8 @@ import Testing
     #expect(try Replay(fewer).run().divergenceCount > 0)
   }
 
-  /// A client that continues a search for characteristics behind the last value, not behind its declaration. Vol 3, Part G,
-  /// §4.6.1.
+  /// A client that continues a search for characteristics behind the last value, not behind its declaration. Vol 3,
+  /// Part G, §4.6.1.
   @Test func behindTheValue() throws {
     let subject = try Subject()
     var recording = Recording(seed: 703)
@@ -120,8 +120,8 @@ import Testing
     #expect(try Replay(behind).run().divergences.first?.number == packets[second].number)
   }
 
-  /// Our client's search of everything, where the last service has all handles to the end: what it knows from one request saves
-  /// another.
+  /// Our client's search of everything, where the last service has all handles to the end: what it knows from one
+  /// request saves another.
   @Test func everything() throws {
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "replay")
@@ -212,7 +212,8 @@ import Testing
     }
   }
 
-  /// A bonded client's subscription that is older than the trace; and one that no bond explains. Vol 3, Part G, §3.3.3.3.
+  /// A bonded client's subscription that is older than the trace; and one that no bond explains. Vol 3, Part G,
+  /// §3.3.3.3.
   @Test(arguments: [false, true]) func subscriptionsOfABond(isBonded: Bool) throws {
     let subject = try Subject()
     var recording = Recording(seed: isBonded ? 705 : 706)

@@ -6,8 +6,8 @@ import Testing
 
 /// A replay finds what differs, where it differs, and survives any trace.
 @Suite("Replay: changed traces") struct MutationTests {
-  /// Every kind of response, continued request, SMP PDU and reply to the controller: changed, it diverges at exactly that
-  /// record.
+  /// Every kind of response, continued request, SMP PDU and reply to the controller: changed, it diverges at exactly
+  /// that record.
   @Test(arguments: OwnTraceTests.samples) func aChangedPDUDiverges(_ sample: OwnTraceTests.Sample) throws {
     var seen: Set<UInt16> = []
     for index in sample.packets.indices {
@@ -41,7 +41,8 @@ import Testing
     case 4:
       return [0x01, 0x05, 0x07, 0x09, 0x0B, 0x0C, 0x0D, 0x0F, 0x11, 0x16, 0x17, 0x18].contains(opcode)
         ? UInt16(opcode) : nil
-    // Octet 6 of Pairing Request and Response are the keys that the application wants; the random values are the seed's.
+    // Octet 6 of Pairing Request and Response are the keys that the application wants; the random values are the
+    // seed's.
     case 6: return [0x03, 0x04, 0x06, 0x0C, 0x0D].contains(opcode) ? 0x100 | UInt16(opcode) : nil
     default: return nil
     }

@@ -10,8 +10,8 @@ import SMP
 import TestSupport
 import Testing
 
-/// Pairings of our own hosts, of every method and with every end, replay whole though the replay does not know the random
-/// numbers; and what a host must not do is found beside them.
+/// Pairings of our own hosts, of every method and with every end, replay whole though the replay does not know the
+/// random numbers; and what a host must not do is found beside them.
 @Suite("Replay: pairings") struct PairingTraceTests {
   typealias Sample = OwnTraceTests.Sample
   private static let server = 0, client = 1
@@ -515,7 +515,8 @@ import Testing
     packets[place].octets[packets[place].octets.count - 1] ^= 1
     #expect(try Self.divergence(packets) == packets[place].number)
   }
-  /// A host that pairs in a weaker way over a bond: the commands of the resolving list show that the bond was removed first.
+  /// A host that pairs in a weaker way over a bond: the commands of the resolving list show that the bond was removed
+  /// first.
   @Test(arguments: samples.filter { $0.name.contains("weaker after") && $0.name.hasSuffix("central") })
   func aWeakerPairingOverABond(_ sample: Sample) throws {
     let result = try Replay(sample.packets).run()

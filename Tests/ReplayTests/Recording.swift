@@ -69,7 +69,8 @@ struct Recording: ~Copyable {
   ) -> TestHost.Ending? {
     ask(host) { core, id, _ in core.withClient(of: link, id: id) { body(&$0, id) } }
   }
-  /// Pairs, and answers both users' questions. `answer`: the host, its question, and the digits that a host has displayed.
+  /// Pairs, and answers both users' questions. `answer`: the host, its question, and the digits that a host has
+  /// displayed.
   @discardableResult mutating func pair(
     _ host: Int, on link: LinkID, with other: Int, _ settings: PairingSettings? = nil,
     answer: (Int, PairingQuestion, UInt32?) -> PairingAnswer? = { Recording.agreement(with: $1, $2) }

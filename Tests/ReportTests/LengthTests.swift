@@ -7,8 +7,8 @@ import Foundation
 import HCI
 import Testing
 
-/// PDUs shorter and longer than their fields, in frames and packets whose own lengths are right: `check`, `show`, `report`
-/// with its replay, `scrub` and `explain` read each of them.
+/// PDUs shorter and longer than their fields, in frames and packets whose own lengths are right: `check`, `show`,
+/// `report` with its replay, `scrub` and `explain` read each of them.
 @Suite("Lengths of PDUs") struct LengthTests {
   /// A trace in memory.
   private struct Packets {
@@ -62,8 +62,8 @@ import Testing
     }
   }
 
-  /// The case of a report: L2CAP_CREDIT_BASED_CONNECTION_REQ for one channel and one octet behind it. Vol 3, Part A, §4:
-  /// on LE a frame has exactly one command, and Length is that of its data alone.
+  /// The case of a report: L2CAP_CREDIT_BASED_CONNECTION_REQ for one channel and one octet behind it. Vol 3, Part A,
+  /// §4: on LE a frame has exactly one command, and Length is that of its data alone.
   @Test func anOctetBehindTheChannels() {
     var packets = Packets(isCentral: true)
     packets.frame(5, [0x17, 1, 10, 0, 0x80, 0, 64, 0, 64, 0, 1, 0, 0x40, 0, 0x55], fromHost: true)
@@ -150,8 +150,8 @@ import Testing
   private static let names = ((try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? [])
     .filter { $0.hasSuffix(".btsnoop") }.sorted()
 
-  /// The project's traces: a packet of each kind is preceded by itself cut at each octet, and followed by itself with an
-  /// octet more; the lengths of the packet and the frame are those that it has then.
+  /// The project's traces: a packet of each kind is preceded by itself cut at each octet, and followed by itself with
+  /// an octet more; the lengths of the packet and the frame are those that it has then.
   @Test(arguments: names) func recorded(_ name: String) throws {
     var file = [UInt8](try Data(contentsOf: Self.folder.appending(path: name))), parser = CaptureParser(), at = 0
     var packets = Packets(), kinds: Set<[UInt8]> = []

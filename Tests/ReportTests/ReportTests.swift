@@ -104,7 +104,8 @@ import Testing
     #expect(attributes.first?.last as? [Int] == [3, 10, 1, 0, 4, 12, 1, 5])
   }
 
-  /// Read RSSI tells how strong a link's peer is heard, beside the reports of its advertising: Vol 4, Part E, §7.5.4. 127: not available.
+  /// Read RSSI tells how strong a link's peer is heard, beside the reports of its advertising: Vol 4, Part E, §7.5.4.
+  /// 127: not available.
   @Test func strengthOfALink() throws {
     var trace = Made()
     trace.event([0x3E, 12, 2, 1, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0xB0])

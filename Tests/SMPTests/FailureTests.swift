@@ -543,7 +543,8 @@ import Testing
       #expect(hoping.result(.initiator)?.isBonding == false && hoping.result(.responder)?.isBonding == false)
     }
   }
-  /// After failures with others the peer's requests get Repeated Attempts, but not a pairing that this side has asked for.
+  /// After failures with others the peer's requests get Repeated Attempts, but not a pairing that this side has asked
+  /// for.
   @Test func busyWithOthers() throws {
     let machines = Way.justWorks.machines()
     machines.now = machines.now.adding(seconds: 100)
@@ -588,8 +589,8 @@ import Testing
 }
 
 extension Way {
-  /// Whether the random number of `sender` has no confirm value: Numeric Comparison and Just Works of Secure Connections
-  /// have the responder's only.
+  /// Whether the random number of `sender` has no confirm value: Numeric Comparison and Just Works of Secure
+  /// Connections have the responder's only.
   fileprivate func isUnchecked(_ sender: PairingRole) -> Bool {
     isSecureConnections && sender == .initiator && (method == .justWorks || method == .numericComparison)
   }

@@ -6,8 +6,8 @@ import Testing
 
 @testable import SMP
 
-/// Every phase against every input, for both roles: Fixtures/Machines/security-manager-….txt. `BINDRUNE_RECORD=1 swift test`
-/// writes them; the diff is the review.
+/// Every phase against every input, for both roles: Fixtures/Machines/security-manager-….txt. `BINDRUNE_RECORD=1 swift
+/// test` writes them; the diff is the review.
 @Suite struct MachineTests {
   @Test(arguments: PairingRole.allCases) func everyPhaseAgainstEveryInput(_ role: PairingRole) throws {
     let found = matrix(role)
@@ -74,8 +74,8 @@ import Testing
   }
 
   private func matrix(_ role: PairingRole) -> String {
-    // One way there to each phase: the first that the methods pass through, in steps of the peer. Of the other methods, what
-    // leads to yet another phase.
+    // One way there to each phase: the first that the methods pass through, in steps of the peer. Of the other methods,
+    // what leads to yet another phase.
     var text = "", found: [String: [String: Set<String>]] = [:], tried: Set<[String]> = []
     func add(_ title: String, _ way: Way? = nil, _ make: () -> Bench) {
       let phase = name(make().machine.phase)

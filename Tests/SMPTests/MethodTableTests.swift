@@ -1,8 +1,8 @@
 import SMP
 import Testing
 
-/// Vol 3, Part H, §2.3.5.1, Tables 2.6, 2.7 and 2.8, written down from the Specification, here with the initiator's row and
-/// the responder's column: the other way round than in the code.
+/// Vol 3, Part H, §2.3.5.1, Tables 2.6, 2.7 and 2.8, written down from the Specification, here with the initiator's row
+/// and the responder's column: the other way round than in the code.
 @Suite struct MethodTableTests {
   /// J: Just Works; N: Numeric Comparison; i, r: the initiator, the responder displays the passkey; b: both enter it.
   /// Two letters: legacy pairing, then LE Secure Connections.

@@ -6,8 +6,8 @@ import Testing
 
 /// One machine against a peer and a user who do anything. `BINDRUNE_FUZZ_CASES` sets the number of sequences.
 @Suite struct SequenceTests {
-  /// Random PDUs, answers, silences and ends of the link: no trap; every pairing and every Security Request ends exactly
-  /// once; keys leave only over an encrypted link; what waits is bounded; a time-out silences the channel.
+  /// Random PDUs, answers, silences and ends of the link: no trap; every pairing and every Security Request ends
+  /// exactly once; keys leave only over an encrypted link; what waits is bounded; a time-out silences the channel.
   @Test func anySequence() throws {
     let cases = Fuzz.pairings
     print("pairings: \(cases) sequences, seed \(Fuzz.seed)")

@@ -5,8 +5,8 @@ import SMP
 import TestSupport
 import Testing
 
-/// Pairings of another stack with itself (Fixtures/Pairings): with its random numbers each of our machines, in the place
-/// of either of its devices, sends the same octets and makes the same key.
+/// Pairings of another stack with itself (Fixtures/Pairings): with its random numbers each of our machines, in the
+/// place of either of its devices, sends the same octets and makes the same key.
 @Suite struct TranscriptTests {
   @Test func everyTranscriptFromBothSides() throws {
     let transcripts = try Transcript.all()

@@ -128,9 +128,9 @@ import Testing
   }
 
   /// The cost of a silent peer for the others, with n buffers. If all send: less than a twentieth with as many buffers
-  /// as links, and everything with one, which holds its packet. With fewer buffers than links the others take turns, and
-  /// three get half of what they had, or more, as their connection events happen to follow one another. If it alone sent:
-  /// it holds all but one buffer for each of the others, and each of them sends with that one.
+  /// as links, and everything with one, which holds its packet. With fewer buffers than links the others take turns,
+  /// and three get half of what they had, or more, as their connection events happen to follow one another. If it alone
+  /// sent: it holds all but one buffer for each of the others, and each of them sends with that one.
   @Test func whatASilentPeerCosts() throws {
     print("links  buffers  values of the others in 1 s: all talk, one falls silent meanwhile, it did so while alone")
     for links in 2...4 {

@@ -87,8 +87,8 @@ import Testing
 
   // MARK: At the bonded device's address
 
-  /// With its identity address, and with a private one that its key resolves. The user is asked and told whose bond it is;
-  /// the bond stays until the user consents, and so a device that was reset pairs anew.
+  /// With its identity address, and with a private one that its key resolves. The user is asked and told whose bond it
+  /// is; the bond stays until the user consents, and so a device that was reset pairs anew.
   @Test(arguments: Variant.all, [true, false]) func atItsAddress(_ variant: Variant, isPrivate: Bool) throws {
     let privately: (inout HostConfiguration) -> Void = {
       if isPrivate { $0.addressPolicy = .resolvable(IdentityResolvingKey(0xEC02), rotation: .seconds(900)) }

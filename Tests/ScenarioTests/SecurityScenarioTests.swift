@@ -9,13 +9,14 @@ import SMP
 import TestSupport
 import Testing
 
-/// Two hosts that pair, encrypt and remember, through every layer and two controllers. Vol 3, Part C, §10; Vol 3, Part H.
+/// Two hosts that pair, encrypt and remember, through every layer and two controllers. Vol 3, Part C, §10; Vol 3, Part
+/// H.
 @Suite("Scenarios: security") struct SecurityScenarioTests {
   private static let central = 1, peripheral = 0
 
-  /// The method that Table 2.8 (Vol 3, Part H, §2.3.5.1) gives, by the responder's capability and then the initiator's, in the
-  /// order of their numbers: J Just Works, P passkey entry, N numeric comparison, n the same, but with legacy pairing P or J as
-  /// the letter behind it.
+  /// The method that Table 2.8 (Vol 3, Part H, §2.3.5.1) gives, by the responder's capability and then the initiator's,
+  /// in the order of their numbers: J Just Works, P passkey entry, N numeric comparison, n the same, but with legacy
+  /// pairing P or J as the letter behind it.
   private static let table = [
     ["J", "J", "P", "J", "P"],
     ["J", "nJ", "P", "J", "nP"],
@@ -63,8 +64,8 @@ import Testing
 
   // MARK: Methods
 
-  /// Every pair of IO capabilities, legacy and Secure Connections, with and without protection, begun by either side: the
-  /// method is the Specification's, and the link is protected as that method can.
+  /// Every pair of IO capabilities, legacy and Secure Connections, with and without protection, begun by either side:
+  /// the method is the Specification's, and the link is protected as that method can.
   @Test(arguments: 0..<5) func methods(_ responder: Int) throws {
     var counted: [Character: Int] = [:]
     for initiator in 0..<5 {
@@ -325,8 +326,9 @@ import Testing
 
   // MARK: Identities
 
-  /// Two extended sets with addresses of their own: each link's pairing computes with its set's address, legacy and with LE
-  /// Secure Connections, beside a host with its identity address or private ones. Vol 3, Part H, §2.2.3, §2.2.7.
+  /// Two extended sets with addresses of their own: each link's pairing computes with its set's address, legacy and
+  /// with LE Secure Connections, beside a host with its identity address or private ones. Vol 3, Part H, §2.2.3,
+  /// §2.2.7.
   @Test(arguments: [true, false], [true, false])
   func pairingOverASetWithItsOwnAddress(isSC: Bool, isPrivate: Bool) throws {
     let own = [0xC0DE_0000_0001, 0xC0DE_0000_0002].map { DeviceAddress($0) }
@@ -406,8 +408,8 @@ import Testing
     }
     same(world.readHost(Self.central) { $0.core.allBonds.count }, 0)
   }
-  /// A peer with private addresses reveals its identity when it pairs: it keeps its `PeerID`, and later private addresses lead to
-  /// it.
+  /// A peer with private addresses reveals its identity when it pairs: it keeps its `PeerID`, and later private
+  /// addresses lead to it.
   @Test func anIdentityIsLearnt() throws {
     let irk = IdentityResolvingKey(0xec0234a3_57c8ad05_341010a6_0a397d9b)
     var world = try Self.world(peripheral: { $0.addressPolicy = .resolvable(irk, rotation: .seconds(900)) })
@@ -448,8 +450,8 @@ import Testing
 
   // MARK: Bad days
 
-  /// The link goes down at some time during a pairing, on a lossy radio: each pairing and each request ends once, and a bond exists
-  /// only where the pairing has succeeded.
+  /// The link goes down at some time during a pairing, on a lossy radio: each pairing and each request ends once, and a
+  /// bond exists only where the pairing has succeeded.
   @Test(arguments: 1...60) func linksThatBreak(_ seed: Int) throws {
     var generator = SplitMix64(seed: UInt64(seed))
     var air = AirConfiguration.realistic

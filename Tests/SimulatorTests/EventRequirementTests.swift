@@ -101,8 +101,8 @@ import Testing
     lab.run(1)
     note(&lab, &seen)
   }
-  /// A link for each of the two connection events and of the two versions of Encryption Change, and every procedure of a
-  /// link.
+  /// A link for each of the two connection events and of the two versions of Encryption Change, and every procedure of
+  /// a link.
   private static func connect(_ lab: inout Lab, _ seen: inout Set<Event>) {
     for (mask, page2) in [("FD", "00"), ("FF", "02")] {
       for host in 0..<2 {

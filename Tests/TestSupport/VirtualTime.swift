@@ -178,8 +178,8 @@
         }
       }
     }
-    /// Lets hours or days pass in which only timers do anything: the clock goes from one to the next without looking whether a
-    /// thread needs it to wait.
+    /// Lets hours or days pass in which only timers do anything: the clock goes from one to the next without looking
+    /// whether a thread needs it to wait.
     public func pass(_ time: TimeAmount) async throws {
       state.withLock { $0.leapEnd = $0.now + time }
       try await scheduleTask(in: time) {}.futureResult.get()
@@ -253,8 +253,8 @@
   }
   /// Waits until `condition` holds: for what nothing reports.
   ///
-  /// In real time an event loop gets to its sockets only when no task waits, so a test that asks again at once can keep it
-  /// from them for ever.
+  /// In real time an event loop gets to its sockets only when no task waits, so a test that asks again at once can keep
+  /// it from them for ever.
   public func eventually(
     at location: SourceLocation = #_sourceLocation, _ condition: @escaping @Sendable () async throws -> Bool
   ) async throws {

@@ -4,8 +4,9 @@ import Glibc
 import TestSupport
 import Testing
 
-/// The story of the seed "Core Bluetooth Background Processing for iOS Apps", §"Performing Long-Term Actions in the Background", with
-/// processes: a radio, bindruned, Examples/DoorLock, Examples/DoorLockApp, and another app on the same adapter.
+/// The story of the seed "Core Bluetooth Background Processing for iOS Apps", §"Performing Long-Term Actions in the
+/// Background", with processes: a radio, bindruned, Examples/DoorLock, Examples/DoorLockApp, and another app on the
+/// same adapter.
 @Suite("Door lock", .realTime, .hang) struct DoorLockTests {
   enum AppEnd: String, CaseIterable, Sendable {
     case killed, terminated
@@ -24,7 +25,8 @@ import Testing
       try await log.line(radio, "radio", "listening on sim:street")
       var daemon = try home.daemon()
       try await log.error(daemon, "bindruned", "ready")
-      // The daemon's controller is the first of the radio, before and after: an app without anything to find keeps it open.
+      // The daemon's controller is the first of the radio, before and after: an app without anything to find keeps it
+      // open.
       let neighbour = try home.run("HeartRateCentral")
       try await log.error(neighbour, "another app", "looking for a heart rate sensor")
 
@@ -102,8 +104,9 @@ import Testing
       _ = try await process.errorLine(text)
       add(who, text)
     }
-    /// The lock advertises itself as Door, and its device has a name of its own (0x2A00, Core Vol 3, Part C, §12.1), which takes the
-    /// place of the advertised one as soon as the host has read it: on a slow machine before the app says the name.
+    /// The lock advertises itself as Door, and its device has a name of its own (0x2A00, Core Vol 3, Part C, §12.1),
+    /// which takes the place of the advertised one as soon as the host has read it: on a slow machine before the app
+    /// says the name.
     func name(_ process: Tool, _ text: String) async throws {
       let line = try await process.line(text)
       #expect(line == text + "Door" || line == text + Self.deviceName, "the lock's name")

@@ -58,7 +58,8 @@ import Testing
           { "uuid": "FFE1", "properties": ["read"], "value": "2A", "read": "encrypted" } ] } ] }
         """#.utf8
       ).write(to: profile)
-      /// `verbs` run beside a server on a new radio, where the server is always the first, so both keep their addresses.
+      /// `verbs` run beside a server on a new radio, where the server is always the first, so both keep their
+      /// addresses.
       func withLock(
         _ agent: String, _ verbs: (_ run: (String) async throws -> Tool.End) async throws -> Void
       ) async throws {

@@ -231,7 +231,8 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       service.characteristic("FFE4", .read, value: [4])
       return service.handle
     }
-    // The program has not subscribed, so the test indicates: once, when the program reads the value after the dynamic one.
+    // The program has not subscribed, so the test indicates: once, when the program reads the value after the dynamic
+    // one.
     let isIndicated = Mutex(false)
     let air = try await Air { stream in
       Interceptor(stream) { packet, program in

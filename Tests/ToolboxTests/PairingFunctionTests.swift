@@ -2,8 +2,8 @@ import BindruneToolbox
 import TestSupport
 import Testing
 
-/// The Specification's sample data: Vol 3, Part H, §2.2.3, §2.2.4, §2.3.5.6.1 and Appendix D. Each figure was compared with
-/// the tests of another implementation (Bumble 0.0.236, `tests/smp_test.py`), which has all of them.
+/// The Specification's sample data: Vol 3, Part H, §2.2.3, §2.2.4, §2.3.5.6.1 and Appendix D. Each figure was compared
+/// with the tests of another implementation (Bumble 0.0.236, `tests/smp_test.py`), which has all of them.
 @Suite struct PairingFunctionTests {
   let u = UInt256(high: 0x20b003d2_f297be2c_5e2c83a7_e9f9a5b9, low: 0xeff49111_acf4fddb_cc030148_0e359de6)
   let v = UInt256(high: 0x55188b3d_32f6bb9a_900afcfb_eed4e72a, low: 0x59cb9ac2_f19d7cfb_6b4fdd49_f47fc5fd)

@@ -18,7 +18,8 @@ import Testing
   }
 
   /// What foreign peers break in our traces. The suite's Bumble asks for undefined opcodes, a cut request, a range that
-  /// ends before it begins, and sends an undefined signaling command; where it advertises, Flags are in its scan response.
+  /// ends before it begins, and sends an undefined signaling command; where it advertises, Flags are in its scan
+  /// response.
   private func provoked(_ name: String) -> [String] {
     if name.hasPrefix("bumble-peripheral") {
       return ["att.opcode peer 2", "att.range peer 1", "att.shape peer 1", "l2cap.signal-code peer 1"]

@@ -62,8 +62,8 @@ import Testing
       checker.violation(violation, handle, direction, of: record)
     }
   }
-  /// Each kind of packet of each trace cut at every octet, once by its recorder and once by its sender: a line for each,
-  /// of printable text.
+  /// Each kind of packet of each trace cut at every octet, once by its recorder and once by its sender: a line for
+  /// each, of printable text.
   @Test(arguments: OwnTraces.names) func packets(_ name: String) throws {
     var parser = CaptureParser(), at = 0, file = try Self.octets(name), kinds: Set<[UInt8]> = []
     var recorded = DissectingSink(All()), sent = DissectingSink(All()), count = 0

@@ -4,7 +4,8 @@ import BindruneWire
 import HCI
 import Testing
 
-/// Records that a trace lacks: the recorder dropped them, or damage was skipped. What follows them breaks no rule by it.
+/// Records that a trace lacks: the recorder dropped them, or damage was skipped. What follows them breaks no rule by
+/// it.
 @Suite struct GapTests {
   /// Keeps what each record says about missing ones.
   private struct Missing: CaptureSink {
@@ -19,8 +20,8 @@ import Testing
     return sink.counts
   }
 
-  /// btsnoop's cumulative drops: what the field has before the first record lies before the trace, and a count that falls
-  /// began anew.
+  /// btsnoop's cumulative drops: what the field has before the first record lies before the trace, and a count that
+  /// falls began anew.
   @Test(arguments: [[0, 0, 3, 3, 10], [7, 7, 7, 8, 2]]) func dropped(_ drops: [UInt32]) throws {
     var file: [UInt8] = []
     BTSnoop.appendHeader(to: &file)

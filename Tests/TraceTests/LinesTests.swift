@@ -88,8 +88,8 @@ struct Packets {
     #expect(lines[7].fields == "Attribute Handle: 0x0004, Attribute Value: 01 00")
   }
 
-  /// A packet that its recorder cut, at every octet: the line says how much was kept, also before the opcode. An empty PDU is
-  /// one of a sender that states no octets.
+  /// A packet that its recorder cut, at every octet: the line says how much was kept, also before the opcode. An empty
+  /// PDU is one of a sender that states no octets.
   @Test(arguments: [UInt8(4), 5, 6]) func cutByTheRecorder(_ channel: UInt8) {
     var packets = Packets()
     packets.frame(.fromHost, channel: channel, [0x0A, 0x03, 0x00])

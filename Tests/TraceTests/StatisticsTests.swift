@@ -25,7 +25,8 @@ import Testing
     let link = try #require(found.connections.first)
     #expect(link.connection == 0x40 && link.role == .central && link.peer?.text == "70:F2:8F:31:A2:FA")
     #expect(link.ending == HCIStatus(rawValue: 0x13) && (link.firstRecord, link.lastRecord) == (1, 13))
-    // 7 + 7 + 5 + 5 octets of requests and 7 of pairing; 8 + 9 + 6 + 1 of responses, 5 of a notification, 12 of signaling.
+    // 7 + 7 + 5 + 5 octets of requests and 7 of pairing; 8 + 9 + 6 + 1 of responses, 5 of a notification, 12 of
+    // signaling.
     #expect((link.frames.fromHost.count, link.frames.fromHost.octets) == (5, 31))
     #expect((link.frames.toHost.count, link.frames.toHost.octets) == (6, 41))
     let kinds = link.sortedKinds.map {

@@ -1,6 +1,6 @@
-// x.pairing: a whole pairing of two Security Managers, both sides together, with the keys that both distribute: legacy and
-// LE Secure Connections by Just Works, and Secure Connections by Passkey Entry, whose 20 rounds need no user after the
-// digits. The controllers' part, the encryption, costs nothing here.
+// x.pairing: a whole pairing of two Security Managers, both sides together, with the keys that both distribute: legacy
+// and LE Secure Connections by Just Works, and Secure Connections by Passkey Entry, whose 20 rounds need no user after
+// the digits. The controllers' part, the encryption, costs nothing here.
 import BindruneSimulator
 import BindruneWire
 import SMP

@@ -1,5 +1,5 @@
-// Bench ID WORKLOADS REPETITIONS BATCHES: the work of one row of Benchmarks/run; see CBound/cbound.h for the line printed.
-// The main function is synchronous: callgrind aborts on an async one.
+// Bench ID WORKLOADS REPETITIONS BATCHES: the work of one row of Benchmarks/run; see CBound/cbound.h for the line
+// printed. The main function is synchronous: callgrind aborts on an async one.
 
 let arguments = CommandLine.arguments
 guard arguments.count == 5, let repetitions = Int(arguments[3]), let batches = Int(arguments[4]) else {

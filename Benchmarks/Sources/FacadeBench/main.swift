@@ -1,15 +1,17 @@
-// FacadeBench B8|B8.daemon|x.read|x.read.daemon WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from
-// CBPeripheralManager.updateValue to CBPeripheralDelegate.peripheral(_:didUpdateValueFor:error:), by the wall clock.
+// FacadeBench B8|B8.daemon|x.read|x.read.daemon WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second,
+// from CBPeripheralManager.updateValue to CBPeripheralDelegate.peripheral(_:didUpdateValueFor:error:), by the wall
+// clock.
 //
 // Both managers are in this process, each on a queue and an adapter of its own; their two virtual controllers are on
 // one radio in memory, on which a packet takes no time. The figure includes everything between the two applications:
 // the facade and the broker twice, two hosts, two controllers, the radio, and all thread switches. Each value begins
 // with its number, and the delegate checks each: none may be missing, none out of order.
 //
-// x.read: reads of a published value instead, each begun by the delegate call of the one before: the time of one is its latency.
+// x.read: reads of a published value instead, each begun by the delegate call of the one before: the time of one is its
+// latency.
 //
-// B8.daemon, x.read.daemon: the same, and each manager reaches its adapter through bindruned's socket. The server is in this process too, so
-// that the figure includes both ends of both sockets.
+// B8.daemon, x.read.daemon: the same, and each manager reaches its adapter through bindruned's socket. The server is in
+// this process too, so that the figure includes both ends of both sockets.
 //
 // The line printed is Bench's, so that measure.py reads both.
 import Bindrune

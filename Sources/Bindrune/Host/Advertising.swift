@@ -28,7 +28,8 @@ extension BluetoothHost {
       try core.advertise(data, parameters, as: id, now: now)
     }
   }
-  /// Advertises, as `advertise` does, while `body` runs, and stops the set when `body` returns, throws, or is cancelled.
+  /// Advertises, as `advertise` does, while `body` runs, and stops the set when `body` returns, throws, or is
+  /// cancelled.
   ///
   ///     try await host.withAdvertising(AdvertisingData(localName: "Lamp")) {
   ///       for try await event in await host.events { print(event) }
@@ -85,7 +86,8 @@ extension BluetoothHost {
     let background = parameters.isInBackground
     return try beginAdvertising([AdvertisingPacker.Source(data, isInBackground: background)], parameters, as: id)
   }
-  /// The same for the data of several applications in one advertisement; `AdvertisingPacker.pack(_:)` says how they share it.
+  /// The same for the data of several applications in one advertisement; `AdvertisingPacker.pack(_:)` says how they
+  /// share it.
   @discardableResult
   public func beginAdvertising(
     _ sources: [AdvertisingPacker.Source], _ parameters: AdvertisingParameters, as id: AdvertisingSetID = .first

@@ -60,8 +60,8 @@ extension BluetoothHost {
   ///
   /// Returns at Command Status if the controller does not answer with Command Complete. The host does not notice what
   /// the command changes: do not send commands that it uses itself, for advertising, scanning and connecting. HCI_Reset
-  /// is refused. Throws `.controller` with the controller's status, and `.invalidArgument` if a handle is unset or ranges
-  /// in the command, which refer to `source`, exceed it.
+  /// is refused. Throws `.controller` with the controller's status, and `.invalidArgument` if a handle is unset or
+  /// ranges in the command, which refer to `source`, exceed it.
   public func send<Command: HCICommand>(
     _ command: Command, from source: [UInt8] = []
   ) async throws(BluetoothError) -> Command.Return {

@@ -41,8 +41,8 @@ public actor BluetoothHost {
     _read { yield unsafe receiver.packet }
     _modify { yield unsafe &receiver.packet }
   }
-  // Release builds do not check that no two accesses to these overlap (150 instructions for each value of a slow link): each
-  // access is a load or a store.
+  // Release builds do not check that no two accesses to these overlap (150 instructions for each value of a slow link):
+  // each access is a load or a store.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
@@ -104,8 +104,8 @@ public actor BluetoothHost {
 
   /// A host on `transport`; call `start` to bring it up. `agent` answers for the user when a device pairs, and decides
   /// on `configuration.pairing.ioCapability`. `bondStore` keeps bonds for the next start; nil: they end with the host.
-  /// `databaseCache` stores the databases it discovers. `observer` receives
-  /// every event from the beginning, see `HostObserver`; the host holds it weakly.
+  /// `databaseCache` stores the databases it discovers. `observer` receives every event from the beginning, see
+  /// `HostObserver`; the host holds it weakly.
   public init(
     _ transport: any HCITransport, configuration: HostConfiguration = HostConfiguration(),
     database: Database = Database(), agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil,
@@ -133,8 +133,9 @@ public actor BluetoothHost {
   /// on a radio of its own) and starts a host on it. If that fails, or the task is cancelled, nothing stays open.
   ///
   /// `takesDown`: takes down an adapter that is up, and brings it up again when the host is closed; see
-  /// `TransportSpec.open`. An error's `transportError` says as a value why the controller did not open. `trace`: the path of a btsnoop file that records every packet; `tracesCalls`: with a line of
-  /// text before each packet that a call caused, which names the call.
+  /// `TransportSpec.open`. An error's `transportError` says as a value why the controller did not open. `trace`: the
+  /// path of a btsnoop file that records every packet; `tracesCalls`: with a line of text before each packet that a
+  /// call caused, which names the call.
   ///
   /// `agent` answers for the user when a device pairs; `bondStore` keeps what then has to be kept.
   ///
@@ -313,8 +314,8 @@ public actor BluetoothHost {
 
   /// From now on the host identifies this device by its identity address, whatever private address it uses: in
   /// discoveries, in links, and for `connect`. `irk` is the key that the device has distributed when it was paired, by
-  /// another host: for its own bonds this host does it by itself. The host uses the controller's resolving list if there is one, and
-  /// resolves the address itself otherwise.
+  /// another host: for its own bonds this host does it by itself. The host uses the controller's resolving list if
+  /// there is one, and resolves the address itself otherwise.
   public func addIdentity(_ identity: PeerAddress, irk: IdentityResolvingKey) throws(BluetoothError) {
     try changeIdentities("add the identity \(identity)", "addIdentity(_:irk:)") { (core, now) throws(IdentityError) in
       try core.addPeerIdentity(identity, irk, now: now)

@@ -144,8 +144,8 @@ final class CallTrace {
 }
 
 extension BluetoothHost {
-  /// Until `endCall` the host's calls are parts of this one, for the trace: an interface on top of the host names its own
-  /// calls. Pass the result to `endCall`.
+  /// Until `endCall` the host's calls are parts of this one, for the trace: an interface on top of the host names its
+  /// own calls. Pass the result to `endCall`.
   package func beginCall(_ name: StaticString) -> Bool { calls?.enter(name) ?? false }
   package func endCall(_ isOutermost: Bool) { calls?.leave(isOutermost) }
 

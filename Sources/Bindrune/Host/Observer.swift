@@ -81,8 +81,8 @@ public enum HostEvent: Sendable {
   /// nil: with success.
   case pairingEnded(LinkID, BluetoothError?)
   /// The link could not be encrypted with the key of the bond: 0x06, the peer no longer has the key; 0x22, it did not
-  /// answer, and the link ends; or the controller's status. The bond stays until `removeBond`, because another device may
-  /// use the peer's address.
+  /// answer, and the link ends; or the controller's status. The bond stays until `removeBond`, because another device
+  /// may use the peer's address.
   case encryptionFailed(LinkID, HCIStatus)
   /// From a scan of `beginScan`.
   case discovered(ScanID, Advertisement)

@@ -158,8 +158,9 @@ extension BluetoothHost {
   public func setValue(_ value: [UInt8], of handle: AttributeHandle) {
     perform { core, _ in _ = core.setValue(handle, to: value) }
   }
-  /// Disables or enables the contents of the service that is declared at `handle`, as for an application that cannot answer
-  /// now: every read or write of a value or descriptor fails with Unlikely Error (0x0E). Clients still discover the service.
+  /// Disables or enables the contents of the service that is declared at `handle`, as for an application that cannot
+  /// answer now: every read or write of a value or descriptor fails with Unlikely Error (0x0E). Clients still discover
+  /// the service.
   public func setEnabled(_ isEnabled: Bool, service handle: AttributeHandle) {
     perform { core, _ in core.setEnabled(isEnabled, service: handle) }
   }
@@ -169,8 +170,8 @@ extension BluetoothHost {
     try change("insert services") { (core) throws(DatabaseError) in try core.insert(services) }
   }
   /// Removes the service that is declared at `handle`. Its handles are not used again before all others are. Values of
-  /// it that still wait, also in ports, are dropped, a waiting `indicate` throws, and ports for them end. Throws if another
-  /// service includes it; with `andIncludes` those Include declarations are removed too.
+  /// it that still wait, also in ports, are dropped, a waiting `indicate` throws, and ports for them end. Throws if
+  /// another service includes it; with `andIncludes` those Include declarations are removed too.
   public func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(BluetoothError) {
     var removed: (range: HandleRange, unindicated: [LinkID])?
     try change("remove the service \(handle.text)") { (core) throws(DatabaseError) in

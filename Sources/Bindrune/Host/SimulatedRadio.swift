@@ -97,8 +97,8 @@ public final class SimulatedRadio: @unchecked Sendable {
     return port.id
   }
 
-  /// The first that no controller has, of the public addresses kept for documentation (RFC 7042, §2.1.2): so a host that
-  /// is started again gets its address, and thus its bonds, back.
+  /// The first that no controller has, of the public addresses kept for documentation (RFC 7042, §2.1.2): so a host
+  /// that is started again gets its address, and thus its bonds, back.
   private func freeAddress() -> DeviceAddress {
     var address = DeviceAddress(0x00_00_5E_00_53_01)
     while ports.contains(where: { $0.address == address }) { address = DeviceAddress(address.value + 1) }

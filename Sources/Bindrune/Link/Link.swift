@@ -99,9 +99,9 @@ extension Link {
   /// this peer, this costs one request; otherwise the host discovers everything, and caches it if it has a hash.
   /// From then on the host follows changes: see `events`. Vol 3, Part G, §2.5.2.
   ///
-  /// To save requests the host does not ask for a characteristic's only descriptor where the properties say what it must
-  /// be (`RemoteCharacteristic.descriptorsAreKnown` is false); the first subscription does, and `discoverDescriptors`.
-  /// The cache receives what they have read when the link ends.
+  /// To save requests the host does not ask for a characteristic's only descriptor where the properties say what it
+  /// must be (`RemoteCharacteristic.descriptorsAreKnown` is false); the first subscription does, and
+  /// `discoverDescriptors`. The cache receives what they have read when the link ends.
   public func discover() async throws(BluetoothError) -> RemoteDatabase {
     var hash: DatabaseHash?
     do throws(BluetoothError) {
@@ -237,8 +237,8 @@ extension Link {
   public func writeWithoutResponse(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) -> Bool {
     try await host.write(command: value, to: handle, on: id)
   }
-  /// Signed Write Without Response: for a value that has the property, over a link that is not encrypted, to a device with
-  /// a bond. The device can tell that the value is ours and was not sent before. Over an encrypted link this is
+  /// Signed Write Without Response: for a value that has the property, over a link that is not encrypted, to a device
+  /// with a bond. The device can tell that the value is ours and was not sent before. Over an encrypted link this is
   /// `writeWithoutResponse`. At most MTU − 15 octets. False as for `writeWithoutResponse`. Vol 3, Part G, §4.9.2.
   ///
   /// The first of each 64 writes waits until the bond store has reserved counters for them, and throws if it cannot: so

@@ -103,8 +103,8 @@ final class LinkState: @unchecked Sendable {
     }
     return drop(.command, in: range, error)
   }
-  /// Drops the values of these attributes from ports of the kind, and closes ports that are for one of them. Returns the
-  /// ports that have room again.
+  /// Drops the values of these attributes from ports of the kind, and closes ports that are for one of them. Returns
+  /// the ports that have room again.
   func drop(_ kind: SendPort.Kind, in range: HandleRange, _ error: BluetoothError) -> [SendPort] {
     var ready: [SendPort] = []
     for case let port? in ports.map(\.port) where port.kind == kind {
@@ -366,8 +366,8 @@ extension BluetoothHost {
     }
   }
 
-  /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room. `accepted` is told whether
-  /// the value became an indication.
+  /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room.
+  /// `accepted` is told whether the value became an indication.
   @inline(__always) private func send(
     _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID,
     over transport: any HCITransport, accepted: (_ isIndication: Bool) -> Void

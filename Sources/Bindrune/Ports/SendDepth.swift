@@ -1,18 +1,18 @@
 import BindruneWire
 
 /// # SendDepth
-/// **Overview**: how many values may wait in a port for notifications, so that the newest leaves soon: 700 short values fit
-/// 16 KiB, and on a link that carries 70 a second the last of them would be ten seconds old when it leaves.
+/// **Overview**: how many values may wait in a port for notifications, so that the newest leaves soon: 700 short values
+/// fit 16 KiB, and on a link that carries 70 a second the last of them would be ten seconds old when it leaves.
 ///
-/// **Function**: counts the values that leave the port in at least `delay`. If a producer waited for room meanwhile, they left
-/// as fast as the link can send them, and `limit` becomes the number that leaves in `delay`. A window this long contains
-/// several bursts of a connection event, or of the link's queue.
+/// **Function**: counts the values that leave the port in at least `delay`. If a producer waited for room meanwhile,
+/// they left as fast as the link can send them, and `limit` becomes the number that leaves in `delay`. A window this
+/// long contains several bursts of a connection event, or of the link's queue.
 ///
-/// **Phases**: idle → counting, at the first value that leaves after a refusal → counting anew after each `delay` → idle, after
-/// a window without a refusal, or when the producer has paused.
+/// **Phases**: idle → counting, at the first value that leaves after a refusal → counting anew after each `delay` →
+/// idle, after a window without a refusal, or when the producer has paused.
 struct SendDepth: BitwiseCopyable, Sendable {
-  /// How long a value should wait in its port at most. What waits below the port is bounded as well: 528 octets in the link's
-  /// queue (`HostConfiguration.queueCapacity`), and the controller's buffers.
+  /// How long a value should wait in its port at most. What waits below the port is bounded as well: 528 octets in the
+  /// link's queue (`HostConfiguration.queueCapacity`), and the controller's buffers.
   static var delay: Duration { .milliseconds(250) }
   /// With fewer values the link would idle while the producer, woken at half, offers the next.
   static var least: Int { 8 }
@@ -26,7 +26,8 @@ struct SendDepth: BitwiseCopyable, Sendable {
   }
   private var phase = Phase.idle
 
-  /// A value leaves at `now`. `isRefused`: a producer waits for room. `isFirst`: the port was empty before it was offered.
+  /// A value leaves at `now`. `isRefused`: a producer waits for room. `isFirst`: the port was empty before it was
+  /// offered.
   mutating func valueSent(now: Instant, isRefused: Bool, isFirst: Bool) {
     if case .counting(let since, let values, let last, let wasRefused) = phase,
       !(isFirst && now - last > SendDepth.delay)

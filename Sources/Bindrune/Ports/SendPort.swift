@@ -2,14 +2,14 @@ import ATT
 import BindruneWire
 import Synchronization
 
-/// Accepts values for one link: notifications, or writes without response. A port is for one characteristic or for all of
-/// the link; with the latter each offer names its characteristic, and values of several keep their order. A client that has
-/// enabled only indications gets these, each after it has confirmed the one before.
+/// Accepts values for one link: notifications, or writes without response. A port is for one characteristic or for all
+/// of the link; with the latter each offer names its characteristic, and values of several keep their order. A client
+/// that has enabled only indications gets these, each after it has confirmed the one before.
 ///
 /// A port has two ends. Producers use the public one: `offer` answers on the caller's thread, without waiting, from any
-/// thread. The drainer, which `wake` calls, uses the other: it takes values with `sendNext` while it has credit. A port knows
-/// neither link nor host. The event loop of a `BluetoothHost` drains the ports of its links; where the host is in another
-/// process, the writer of a socket drains the ports of this one (Decision 0040).
+/// thread. The drainer, which `wake` calls, uses the other: it takes values with `sendNext` while it has credit. A port
+/// knows neither link nor host. The event loop of a `BluetoothHost` drains the ports of its links; where the host is in
+/// another process, the writer of a socket drains the ports of this one (Decision 0040).
 ///
 ///     producers ── offer ──▶ ┌───────────────┐ ── wake ───▶ drainer: a host's event loop,
 ///                            │ ring, fences  │ ◀ sendNext ─ or the writer of a socket
@@ -17,28 +17,30 @@ import Synchronization
 ///
 /// What it promises:
 ///
-/// 1. *Bounded.* At most `capacity` octets wait, `costOfValue` for each value included, and in a port for notifications no
-///    more values than leave in a quarter of a second, so that the newest leaves soon (`SendDepth`). The memory is allocated
-///    with the port: no offer allocates, and no use makes it grow. (`boundedInBytes`, `boundedByTime`, `likeAList`)
-/// 2. *False when full, then one edge.* After a run of refusals there is exactly one ready edge, when half of the octets and
-///    half of the values that may wait are free, and room for one value of the MTU: `waitUntilReady` returns, `readyEdges`
-///    grows by one, and the drainer calls `onReady`, on a host's event loop. (`boundedInBytes`, `boundedByTime`, `likeAList`)
-/// 3. *First in, first out.* Values leave in the order in which they were offered. None is lost, duplicated or torn while
-///    the link lives, even if the port is released; several producers may share it. (`eightProducers`, `aPortThatIsLetGo`,
-///    `eightThreadsShareAPort`)
+/// 1. *Bounded.* At most `capacity` octets wait, `costOfValue` for each value included, and in a port for notifications
+///    no more values than leave in a quarter of a second, so that the newest leaves soon (`SendDepth`). The memory is
+///    allocated with the port: no offer allocates, and no use makes it grow. (`boundedInBytes`, `boundedByTime`,
+///    `likeAList`)
+/// 2. *False when full, then one edge.* After a run of refusals there is exactly one ready edge, when half of the
+///    octets and half of the values that may wait are free, and room for one value of the MTU: `waitUntilReady`
+///    returns, `readyEdges` grows by one, and the drainer calls `onReady`, on a host's event loop. (`boundedInBytes`,
+///    `boundedByTime`, `likeAList`)
+/// 3. *First in, first out.* Values leave in the order in which they were offered. None is lost, duplicated or torn
+///    while the link lives, even if the port is released; several producers may share it. (`eightProducers`,
+///    `aPortThatIsLetGo`, `eightThreadsShareAPort`)
 /// 4. *Cut to min(MTU − 3, 512)* octets when a value leaves: `longestValue`. (`whatIsTooLongIsCut`)
-/// 5. *A link's ports take turns*, a value each, into the link's queue, which has a contract of its own: `NotificationQueue`.
-///    (`portsTakeTurns`)
-/// 6. *One wake for a burst.* Only the first value after the drainer has emptied the port wakes it; offers to several ports of
-///    one host cause one wake of its event loop. (`likeAList`, `eightThreadsShareAPort`, `portsTakeTurns`)
-/// 7. *The end of the link* ends the port: waiting values are dropped, each waiter completes once, with the link's error, no
-///    offer is accepted, and every fence counts as reached; `onReady` is not called. (`theEndOfTheLinkEndsWaiters`,
-///    `closedUnderEightThreads`)
-/// 8. *In its place.* A request on the link (`Link.read`, `BluetoothHost.begin` …) leaves after the values that were offered to
-///    the link's `.command` ports before it, and before those that are offered after it; likewise an answer to the client
-///    among the values of its `.notification` ports. (`OrderTests`)
-/// 9. *When the server's services change*, values for the handles that are gone are dropped, and a port for one of them ends;
-///    so with values of a service of ours that is removed. (`servicesChanged`, `valuesOfARemovedService`)
+/// 5. *A link's ports take turns*, a value each, into the link's queue, which has a contract of its own:
+///    `NotificationQueue`. (`portsTakeTurns`)
+/// 6. *One wake for a burst.* Only the first value after the drainer has emptied the port wakes it; offers to several
+///    ports of one host cause one wake of its event loop. (`likeAList`, `eightThreadsShareAPort`, `portsTakeTurns`)
+/// 7. *The end of the link* ends the port: waiting values are dropped, each waiter completes once, with the link's
+///    error, no offer is accepted, and every fence counts as reached; `onReady` is not called.
+///    (`theEndOfTheLinkEndsWaiters`, `closedUnderEightThreads`)
+/// 8. *In its place.* A request on the link (`Link.read`, `BluetoothHost.begin` …) leaves after the values that were
+///    offered to the link's `.command` ports before it, and before those that are offered after it; likewise an answer
+///    to the client among the values of its `.notification` ports. (`OrderTests`)
+/// 9. *When the server's services change*, values for the handles that are gone are dropped, and a port for one of them
+///    ends; so with values of a service of ours that is removed. (`servicesChanged`, `valuesOfARemovedService`)
 public final class SendPort: Sendable {
   /// What the values of a port become on the air, and so which queue of the link they enter.
   #if hasAttribute(nonexhaustive)
@@ -81,13 +83,14 @@ public final class SendPort: Sendable {
   let kind: Kind
   /// The function that offers the values, for a trace.
   let call: StaticString
-  /// Octets that may wait in this port, `costOfValue` for each value included: at least one value of the greatest length.
+  /// Octets that may wait in this port, `costOfValue` for each value included: at least one value of the greatest
+  /// length.
   public let capacity: Int
   /// Octets that a value takes besides its own: two, or four where each has a handle.
   public let costOfValue: Int
 
-  /// For the drainer. The port calls `wake`, from any thread, when it was empty and is not any more. `tellsDrained`: it calls
-  /// `onReady`, too, when the last of its values has left, once.
+  /// For the drainer. The port calls `wake`, from any thread, when it was empty and is not any more. `tellsDrained`: it
+  /// calls `onReady`, too, when the last of its values has left, once.
   package init(
     handle: AttributeHandle?, kind: Kind, capacity: Int, mtu: Int, call: StaticString = "offer(_:)",
     tellsDrained: Bool = false, onReady: (@Sendable () -> Void)? = nil, wake: @escaping @Sendable (SendPort) -> Void
@@ -116,8 +119,8 @@ public final class SendPort: Sendable {
     return take(value, handle)
   }
   public func offer(_ value: [UInt8]) -> Bool { offer(value.span) }
-  /// The same for a port of a whole link: `handle` is that of a characteristic's value, or of a descriptor. Traps if the
-  /// port is for another attribute.
+  /// The same for a port of a whole link: `handle` is that of a characteristic's value, or of a descriptor. Traps if
+  /// the port is for another attribute.
   public func offer(_ value: Span<UInt8>, to handle: AttributeHandle) -> Bool {
     precondition(self.handle == nil || self.handle == handle, "this port is for another handle")
     return take(value, handle)
@@ -136,9 +139,10 @@ public final class SendPort: Sendable {
   /// There is room now for one value of the greatest length, `longestValue`. If not, one ready edge follows, as after a
   /// refused offer, unless the port has ended.
   public func isReady() -> Bool { state.withLock { $0.ring.hasRoom(for: $0.ring.longest + $0.ring.headerCount) } }
-  /// There is room for one value that takes `count` octets, `costOfValue` included: for a producer that offers to several
-  /// ports all or nothing. If not, a ready edge follows as above, which promises room for one value of the greatest length;
-  /// but an empty port has no room only for more than its `capacity`, which it never has, and then no edge follows.
+  /// There is room for one value that takes `count` octets, `costOfValue` included: for a producer that offers to
+  /// several ports all or nothing. If not, a ready edge follows as above, which promises room for one value of the
+  /// greatest length; but an empty port has no room only for more than its `capacity`, which it never has, and then no
+  /// edge follows.
   public func hasRoom(for count: Int) -> Bool { state.withLock { $0.ring.hasRoom(for: count) } }
 
   /// The longest value that leaves whole now: min(MTU − 3, 512) octets. It may grow and never shrinks.
@@ -164,8 +168,8 @@ public final class SendPort: Sendable {
 
   // MARK: Places
 
-  /// A place among the values of a port: while the fence exists, values that are offered after it stay in the port. Usable
-  /// from any thread.
+  /// A place among the values of a port: while the fence exists, values that are offered after it stay in the port.
+  /// Usable from any thread.
   package final class Fence: Sendable {
     private let port: SendPort
     private let id: UInt64
@@ -187,8 +191,8 @@ public final class SendPort: Sendable {
   ) -> (left: Drained, isEdge: Bool) {
     state.withLock { $0.ring.sendFirst(now: now, send) }
   }
-  /// `sendNext` for value after value, `sent` after each, and the edges: until nothing is left, or `send` refuses one; after the first if
-  /// others have their turns.
+  /// `sendNext` for value after value, `sent` after each, and the edges: until nothing is left, or `send` refuses one;
+  /// after the first if others have their turns.
   @inline(__always)
   func sendAll(
     now: Instant, inTurns: Bool, _ send: (Span<UInt8>, AttributeHandle) -> Bool, sent: () -> Void

@@ -2,19 +2,20 @@ import ATT
 import BindruneWire
 
 /// # SendRing
-/// **Overview**: the values that wait in one `SendPort`, and whether the port must wake its drainer or its producers: all that
-/// the port's lock guards, and nothing else. It takes no lock itself.
+/// **Overview**: the values that wait in one `SendPort`, and whether the port must wake its drainer or its producers:
+/// all that the port's lock guards, and nothing else. It takes no lock itself.
 ///
-/// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to a sender and removes it if the sender accepts it.
-/// Memory is allocated once: no offer and no value sent allocates, and no use makes it grow. A fence stands where a request or
-/// an answer belongs among the values: nothing behind it is lent while it stands.
+/// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to a sender and removes it if the sender
+/// accepts it. Memory is allocated once: no offer and no value sent allocates, and no use makes it grow. A fence stands
+/// where a request or an answer belongs among the values: nothing behind it is lent while it stands.
 ///
-/// **Phases**: open → refused (an offer did not fit) → open again, when half of the octets and half of the values that may
-/// wait are free, and room for one value of the MTU: that edge is reported exactly once; → closed from any of them, for good.
+/// **Phases**: open → refused (an offer did not fit) → open again, when half of the octets and half of the values that
+/// may wait are free, and room for one value of the MTU: that edge is reported exactly once; → closed from any of them,
+/// for good.
 ///
 /// A ring of octets. Each entry is a header and the value: two octets of length and, where the values are for different
-/// handles, two of handle. An entry begins within `capacity` and may extend into the room behind it, which is as long as the
-/// longest entry: so each lies in one piece, and can be lent in place.
+/// handles, two of handle. An entry begins within `capacity` and may extend into the room behind it, which is as long
+/// as the longest entry: so each lies in one piece, and can be lent in place.
 @safe struct SendRing: ~Copyable, @unchecked Sendable {
   // Sendable: the memory is its own, and it cannot be copied.
 
@@ -95,8 +96,8 @@ import BindruneWire
     return isDrainScheduled ? .taken : .takenFirst
   }
 
-  /// There is room for `count` octets, headers included. If not, this counts as a refused offer, unless the ring is empty:
-  /// then `count` exceeds the capacity, and no value leaves that could cause the edge.
+  /// There is room for `count` octets, headers included. If not, this counts as a refused offer, unless the ring is
+  /// empty: then `count` exceeds the capacity, and no value leaves that could cause the edge.
   mutating func hasRoom(for count: Int) -> Bool {
     if isClosed { return false }
     if count <= capacity - used, values < depth?.limit ?? .max { return true }

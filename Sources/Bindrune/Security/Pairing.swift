@@ -32,10 +32,10 @@ extension PairingAgent {
   public func pairingEnded(on link: Link, _ error: BluetoothError?) async {}
 }
 
-/// The agent of a program without one: it lets devices pair without a user, by Just Works, which a man in the middle can
-/// imitate. So such a pairing does not open characteristics that need authentication. Without a user nobody can say that
-/// a device has been reset, so it refuses to replace a bond, unless the peer has proven with the bond's key to be the
-/// bonded device: remove the bond first (Decision 0060).
+/// The agent of a program without one: it lets devices pair without a user, by Just Works, which a man in the middle
+/// can imitate. So such a pairing does not open characteristics that need authentication. Without a user nobody can say
+/// that a device has been reset, so it refuses to replace a bond, unless the peer has proven with the bond's key to be
+/// the bonded device: remove the bond first (Decision 0060).
 public struct JustWorksAgent: PairingAgent {
   public init() {}
   public var ioCapability: IOCapability { .noInputNoOutput }
@@ -49,11 +49,11 @@ extension Link {
   /// What protects the link now.
   public var security: LinkSecurity { get async { await host.security(of: id) } }
 
-  /// Pairs with the peer, and keeps the keys unless one side does not want that. A peripheral asks the central to pair, or to
-  /// encrypt with the bond. Returns what protects the link then.
+  /// Pairs with the peer, and keeps the keys unless one side does not want that. A peripheral asks the central to pair,
+  /// or to encrypt with the bond. Returns what protects the link then.
   ///
-  /// `settings`: for this pairing; nil: `HostConfiguration.pairing`. The new key is never weaker than that of a bond with the
-  /// peer: to permit a weaker one, `BluetoothHost.removeBond` first.
+  /// `settings`: for this pairing; nil: `HostConfiguration.pairing`. The new key is never weaker than that of a bond
+  /// with the peer: to permit a weaker one, `BluetoothHost.removeBond` first.
   @discardableResult
   public func pair(_ settings: PairingSettings? = nil) async throws(BluetoothError) -> LinkSecurity {
     try await host.request(.pair(id, settings), \.security)

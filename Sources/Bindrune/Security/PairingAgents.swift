@@ -236,10 +236,9 @@ package struct TerminalDesk: PairingDesk {
 /// Has a command of the shell answer: `BINDRUNE_QUESTION` is `consent`, `replace`, `display`, `passkey`, `compare` or,
 /// after all others, `ended`; `BINDRUNE_PEER` the device's address; `BINDRUNE_DIGITS` the six digits of `display` and
 /// `compare`; `BINDRUNE_REPLACES` the bonded device whose place it would take with `replace`, and
-/// `BINDRUNE_AUTHENTICATED` whether that bond is authenticated, `yes` or `no`. `replace` is a question of its own, so that
-/// a command that says yes to all devices does not give up bonds.
-/// The first line of its standard output is the answer: `yes`, `no`, or six digits. A command that fails, or runs for 30 s,
-/// refuses.
+/// `BINDRUNE_AUTHENTICATED` whether that bond is authenticated, `yes` or `no`. `replace` is a question of its own, so
+/// that a command that says yes to all devices does not give up bonds. The first line of its standard output is the
+/// answer: `yes`, `no`, or six digits. A command that fails, or runs for 30 s, refuses.
 package struct CommandAgent: PairingAgent {
   private let command: ShellCommand
   private let logger: Logger

@@ -3,8 +3,8 @@ import GAP
 import HCI
 
 /// # The text of a bond file
-/// **Function**: a line for each bond, the longest unused first: the adapter's identity address, the peer's address, and
-/// the octets of ``Bond/octets``. The last line has the CRC-32 of everything before it, so that damage is noticed.
+/// **Function**: a line for each bond, the longest unused first: the adapter's identity address, the peer's address,
+/// and the octets of ``Bond/octets``. The last line has the CRC-32 of everything before it, so that damage is noticed.
 ///
 ///     bindrune-bonds 1
 ///     C0:FF:EE:00:00:01/random F0:F1:F2:F3:F4:F5/random 01F5F4F3F2F1F0…

@@ -3,11 +3,12 @@ import NIOCore
 import Synchronization
 
 /// # AppConnection
-/// **Overview**: the daemon's end of one session of an app. It reads requests and values, and writes events. An app that breaks a rule of the
-/// socket, or does not read, loses its connection and nothing else.
+/// **Overview**: the daemon's end of one session of an app. It reads requests and values, and writes events. An app
+/// that breaks a rule of the socket, or does not read, loses its connection and nothing else.
 ///
-/// **Function**: events wait in the session's `EventQueue` while the socket is not writable, so an app that does not read costs bounded
-/// memory. Values are offered to the session's ports; those for which there is no room wait, within the port's credit.
+/// **Function**: events wait in the session's `EventQueue` while the socket is not writable, so an app that does not
+/// read costs bounded memory. Values are offered to the session's ports; those for which there is no room wait, within
+/// the port's credit.
 ///
 /// A control (Decision 0054) takes the place of a session: the connection has one question and its answer.
 ///
@@ -23,7 +24,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     case admitting
     case serving(any BrokerSession)
     case answering
-    /// The session lives as long as the connection: releasing it would close it as the app does, and the server may preserve it.
+    /// The session lives as long as the connection: releasing it would close it as the app does, and the server may
+    /// preserve it.
     case closed((any BrokerSession)?)
 
     var session: (any BrokerSession)? {
@@ -57,7 +59,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   static var longestGreeting: Int { 1 << 16 }
   /// Requests whose answers the app has not taken. While there are as many, nothing more is read.
   static var mostRequests: Int { 1024 }
-  /// Devices that an app may wait for in one session, as Apple's programs may: Decision 0041 has the same number for a process.
+  /// Devices that an app may wait for in one session, as Apple's programs may: Decision 0041 has the same number for a
+  /// process.
   static var mostPeers: Int { 1024 }
 
   private let patience: TimeAmount
@@ -80,12 +83,12 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private var unanswered: [OperationID: UUID?] = [:]
   private var isReadHeldBack = false
   private var peers: Set<UUID> = []
-  /// The values that this session has published, by their services. It may update no others: clients of one adapter have one table of handles
-  /// for all sessions.
+  /// The values that this session has published, by their services. It may update no others: clients of one adapter
+  /// have one table of handles for all sessions.
   private var published: [AttributeHandle: [AttributeHandle]] = [:]
   private var updatable: Set<AttributeHandle> = []
-  /// The characteristics that this session has found: it may write to no other attribute without a response, such as a configuration, which
-  /// is one for all sessions.
+  /// The characteristics that this session has found: it may write to no other attribute without a response, such as a
+  /// configuration, which is one for all sessions.
   private var found: [UUID: Set<AttributeHandle>] = [:]
   /// False: the app has gone, and what it asked for is not to be given to anybody.
   var isConnected: Bool { channel?.isActive == true }

@@ -26,11 +26,11 @@ public final class AppDaemon: Sendable {
     package var adapters: [(name: String, choice: AdapterChoice)]
     /// The folder for what is preserved of apps.
     package var state: String
-    /// Asks the user whether an app may share data (S136), by the environment variables BINDRUNE_APP and BINDRUNE_USER: status 0
-    /// permits it. Nil: every app may.
+    /// Asks the user whether an app may share data (S136), by the environment variables BINDRUNE_APP and BINDRUNE_USER:
+    /// status 0 permits it. Nil: every app may.
     package var authorize: ShellCommand?
-    /// Shows the user an alert of a suspended app (S14): BINDRUNE_APP, BINDRUNE_USER, BINDRUNE_PEER, and the sentence as BINDRUNE_ALERT. Nil:
-    /// alerts are in the log alone.
+    /// Shows the user an alert of a suspended app (S14): BINDRUNE_APP, BINDRUNE_USER, BINDRUNE_PEER, and the sentence
+    /// as BINDRUNE_ALERT. Nil: alerts are in the log alone.
     package var alert: ShellCommand?
     /// The units that it may start for apps of other users.
     package var relaunches: Set<RelaunchRule>
@@ -106,8 +106,9 @@ public final class AppDaemon: Sendable {
       throw Self.failure(error, path ?? "the socket of systemd")
     }
   }
-  /// For programs that embed the stack: shares adapters of `DirectSession.provideAdapter` with other processes, by these names, the first as the
-  /// default, through a socket at `path` that is this user's alone. Nothing is kept on disk.
+  /// For programs that embed the stack: shares adapters of `DirectSession.provideAdapter` with other processes, by
+  /// these names, the first as the default, through a socket at `path` that is this user's alone. Nothing is kept on
+  /// disk.
   public init(sharing names: [String], at path: String) async throws {
     let adapters = names.map { AppServer.NamedAdapter(name: $0, adapter: AdapterRegistry.shared.adapter($0)) }
     (store, lock, socketPath) = (nil, try Self.prepare(path), path)

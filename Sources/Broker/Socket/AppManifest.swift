@@ -1,8 +1,9 @@
 import BindruneSystem
 import BindruneTransport
 
-/// What an app says about itself to the daemon: a JSON file beside its executable, with the same name and `.bindrune.json`, or the file that
-/// `BINDRUNE_MANIFEST` names. An app without such a file has its executable's name as identifier, and nothing else.
+/// What an app says about itself to the daemon: a JSON file beside its executable, with the same name and
+/// `.bindrune.json`, or the file that `BINDRUNE_MANIFEST` names. An app without such a file has its executable's name
+/// as identifier, and nothing else.
 ///
 ///     { "identifier": "org.example.lock", "UIBackgroundModes": ["bluetooth-central"], "relaunch": ["/usr/bin/lock", "--background"] }
 public struct AppManifest: Decodable, Equatable, Sendable {
@@ -10,11 +11,11 @@ public struct AppManifest: Decodable, Equatable, Sendable {
   public var identifier: String
   /// S19 … S22, with the key of an app's property list.
   public var backgroundModes: Set<BackgroundMode>
-  /// The command that starts the app when one of its tasks completes, and its arguments. It runs as the daemon's user, so the daemon
-  /// accepts it from apps of that user only.
+  /// The command that starts the app when one of its tasks completes, and its arguments. It runs as the daemon's user,
+  /// so the daemon accepts it from apps of that user only.
   public var relaunch: [String]?
-  /// The systemd unit that the daemon starts for the same purpose: for an app of its own user, and for another that its administrator's table
-  /// names with this unit.
+  /// The systemd unit that the daemon starts for the same purpose: for an app of its own user, and for another that its
+  /// administrator's table names with this unit.
   public var unit: String?
   var canRelaunch: Bool { relaunch != nil || unit != nil }
 
@@ -81,8 +82,8 @@ public struct AppManifest: Decodable, Equatable, Sendable {
 }
 
 extension AppManifest {
-  /// The manifest of the program at `executable`. `read` returns a file's text; nil: there is no such file. Throws a sentence that names
-  /// the file and the mistake.
+  /// The manifest of the program at `executable`. `read` returns a file's text; nil: there is no such file. Throws a
+  /// sentence that names the file and the mistake.
   static func ofProgram(
     at executable: String, environment: (String) -> String?, read: (String) throws -> String?
   ) throws(FrameError) -> AppManifest {

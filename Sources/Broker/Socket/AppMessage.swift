@@ -2,8 +2,8 @@ import BindruneTransport
 import BindruneWire
 import NIOCore
 
-/// What an app writes to the daemon, each message once: its number, and its fields in their order. A number is used once, in both directions; 1
-/// was JSON, 5 … 7 are `DaemonFrameKind`. Decision 0066.
+/// What an app writes to the daemon, each message once: its number, and its fields in their order. A number is used
+/// once, in both directions; 1 was JSON, 5 … 7 are `DaemonFrameKind`. Decision 0066.
 enum AppMessage: DeclaredMessage, Equatable, Sendable {
   enum Number: UInt8, CaseIterable, Sendable {
     case hello = 8

@@ -4,19 +4,20 @@ import CBluetooth
 import Glibc
 import SystemPackage
 
-/// A process of an app, held by a descriptor (pidfd_open(2)). Its number alone is not enough: once the process has ended it may be another's,
-/// whom a daemon of root could stop or kill.
+/// A process of an app, held by a descriptor (pidfd_open(2)). Its number alone is not enough: once the process has
+/// ended it may be another's, whom a daemon of root could stop or kill.
 final class AppProcess: Sendable {
   let pid: Int32
   /// Who connected. A process that has become another user's since gets no signal.
   let user: UInt32
   /// Nil: the kernel is too old, or does not show whose the process is.
   private let descriptor: FileDescriptor?
-  /// When it began, in ticks since the machine's start: with the number it names the process until the next start. Nil: not known.
+  /// When it began, in ticks since the machine's start: with the number it names the process until the next start. Nil:
+  /// not known.
   let start: UInt64?
 
-  /// `descriptor`: of this process; the object closes it. Nil: it is opened by the number, and the process that has the number then must be
-  /// `user`'s. Call this right after the process has connected.
+  /// `descriptor`: of this process; the object closes it. Nil: it is opened by the number, and the process that has the
+  /// number then must be `user`'s. Call this right after the process has connected.
   init(_ pid: Int32, of user: UInt32, _ descriptor: FileDescriptor? = nil) {
     (self.pid, self.user) = (pid, user)
     var held = descriptor
@@ -48,7 +49,8 @@ final class AppProcess: Sendable {
         "it is not certain which process has the number \(pid): update Linux to 6.5, or let bindruned read /proc")
     }
     if !Self.runs(descriptor) { return }
-    // It may have executed a program of another user's since it connected. The kernel forbids signals to those, but not to root.
+    // It may have executed a program of another user's since it connected. The kernel forbids signals to those, but not
+    // to root.
     if user != geteuid(), !Self.belongs(pid, to: user) {
       // A process that has ended meanwhile belongs to nobody.
       if !Self.runs(descriptor) { return }
@@ -65,7 +67,8 @@ final class AppProcess: Sendable {
     var entry = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
     return unsafe poll(&entry, 1, 0) == 0
   }
-  /// Real, effective, saved and file system user: proc_pid_status(5). Everybody may read them, unless /proc hides others' processes.
+  /// Real, effective, saved and file system user: proc_pid_status(5). Everybody may read them, unless /proc hides
+  /// others' processes.
   private static func belongs(_ pid: Int32, to user: UInt32) -> Bool {
     guard let line = text(pid, "status").split(separator: "\n").first(where: { $0.hasPrefix("Uid:") }) else {
       return false

@@ -12,13 +12,14 @@ struct AppProcesses: Sendable {
   /// It runs again.
   var resume: @Sendable (AppProcess) -> Void
   var kill: @Sendable (AppProcess) throws(FrameError) -> Void
-  /// Starts what the manifest names, as this user, or throws why not. The process connects by itself. `failed`: it has ended with this
-  /// sentence; it may have connected before.
+  /// Starts what the manifest names, as this user, or throws why not. The process connects by itself. `failed`: it has
+  /// ended with this sentence; it may have connected before.
   var launch:
     @Sendable (AppManifest, _ user: UInt32, Place, _ failed: @escaping @Sendable (String) -> Void) throws(FrameError) ->
       Void
 
-  /// Where a relaunched process finds this daemon, as its earlier process did, whatever the daemon's own environment says.
+  /// Where a relaunched process finds this daemon, as its earlier process did, whatever the daemon's own environment
+  /// says.
   struct Place: Sendable, Equatable {
     /// Nil: where the app looks by itself.
     var socket: String?
@@ -95,8 +96,9 @@ struct AppProcesses: Sendable {
 
 /// A line of the administrator's table: for this app of this user the daemon starts this unit.
 ///
-/// A manifest is the app's own statement. Who starts a unit decides with whose rights a program begins, and systemd obeys root, and a user's own
-/// processes, without a question. So a manifest is enough only if the app runs as the daemon's user, who may start the unit anyway.
+/// A manifest is the app's own statement. Who starts a unit decides with whose rights a program begins, and systemd
+/// obeys root, and a user's own processes, without a question. So a manifest is enough only if the app runs as the
+/// daemon's user, who may start the unit anyway.
 package struct RelaunchRule: Hashable, Sendable {
   package var user: UInt32
   package var identifier: String

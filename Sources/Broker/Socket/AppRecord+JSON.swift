@@ -1,7 +1,8 @@
 import BindruneWire
 import GATT
 
-// The records of format 1, which a daemon reads once: JSON of the types of that time, whose names stand here. Decision 0066.
+// The records of format 1, which a daemon reads once: JSON of the types of that time, whose names stand here. Decision
+// 0066.
 
 extension AppRecord {
   /// Throws where the text is wrong, and what is wrong there.

@@ -8,10 +8,12 @@ import NIOPosix
 import SystemPackage
 
 /// # AppServer
-/// **Overview**: a daemon's socket: it admits apps, gives each of their sessions an adapter, and drives `AppCore` with their processes.
+/// **Overview**: a daemon's socket: it admits apps, gives each of their sessions an adapter, and drives `AppCore` with
+/// their processes.
 ///
-/// **Function**: an app is known by the user and the identifier of its manifest, and has one process at a time. The end of a connection that
-/// the app has not closed counts as the end of its process. What is preserved of an app is in the `AppStore` while it has no process.
+/// **Function**: an app is known by the user and the identifier of its manifest, and has one process at a time. The end
+/// of a connection that the app has not closed counts as the end of its process. What is preserved of an app is in the
+/// `AppStore` while it has no process.
 ///
 /// **Phases**: idle → listening → closed.
 final class AppServer: @unchecked Sendable {
@@ -29,8 +31,8 @@ final class AppServer: @unchecked Sendable {
   struct Policy: Sendable {
     /// Nil: this user may connect; else the sentence for the app.
     var admits: @Sendable (Credentials) -> String? = { _ in nil }
-    /// Asks whether the app may share data: S136. The answer is kept; without one, nil, the app may not now, and the next time it is asked
-    /// again. Nil: every app may.
+    /// Asks whether the app may share data: S136. The answer is kept; without one, nil, the app may not now, and the
+    /// next time it is asked again. Nil: every app may.
     var mayShareData: (@Sendable (_ app: String, _ user: UInt32) async -> Bool?)?
     /// The units that the administrator lets the daemon start for apps of other users: `RelaunchRule`.
     var relaunches: Set<RelaunchRule> = []
@@ -163,8 +165,8 @@ final class AppServer: @unchecked Sendable {
       timer?.cancel()
     }.get()
   }
-  /// SO_PEERCRED: unix(7). SO_PEERPIDFD is its process whatever has become of its number; where the kernel does not have it, the process is
-  /// opened by its number at once.
+  /// SO_PEERCRED: unix(7). SO_PEERPIDFD is its process whatever has become of its number; where the kernel does not
+  /// have it, the process is opened by its number at once.
   private static func credentials(of channel: any Channel) -> EventLoopFuture<Credentials> {
     guard let provider = channel as? any SocketOptionProvider else {
       return channel.eventLoop.makeFailedFuture(FrameError("no credentials"))
@@ -352,7 +354,8 @@ final class AppServer: @unchecked Sendable {
     if isClosed { return }
     let others = apps[key]?.connections ?? [:]
     if isOrderly, !others.isEmpty { return }
-    // The process is gone, or breaks the rules: all its sessions end, and what was begun for a restoration identifier goes on.
+    // The process is gone, or breaks the rules: all its sessions end, and what was begun for a restoration identifier
+    // goes on.
     if let process = app.process { forgetStopped(process) }
     apps[key]?.connections = [:]
     apps[key]?.process = nil

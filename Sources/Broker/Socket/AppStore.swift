@@ -42,7 +42,8 @@ extension AppRecord.Manager: MessageRecord {
 }
 
 extension AppRecord {
-  /// Its file: these eight letters, the format's number, 2 octets, and the record as messages have it. Format 1 was JSON.
+  /// Its file: these eight letters, the format's number, 2 octets, and the record as messages have it. Format 1 was
+  /// JSON.
   private static var letters: String { "bindrune" }
   private static var format: UInt16 { 2 }
 
@@ -66,12 +67,12 @@ extension AppRecord {
   }
 }
 
-/// The records of all apps, a file each, in a folder of the daemon: `USER-IDENTIFIER.record`. A JSON file of an earlier version becomes one:
-/// `AppRecord(json:)`.
+/// The records of all apps, a file each, in a folder of the daemon: `USER-IDENTIFIER.record`. A JSON file of an earlier
+/// version becomes one: `AppRecord(json:)`.
 ///
-/// A change replaces the file, so that a reader finds the old record or the new one, whenever the daemon or the machine stops. A file that is
-/// damaged is renamed to `….damaged-N`, and its app begins anew. A change that cannot be written is tried again, with the next change or after
-/// a minute, whichever is first.
+/// A change replaces the file, so that a reader finds the old record or the new one, whenever the daemon or the machine
+/// stops. A file that is damaged is renamed to `….damaged-N`, and its app begins anew. A change that cannot be written
+/// is tried again, with the next change or after a minute, whichever is first.
 ///
 /// A thread of its own reads and writes: the calls do not block.
 final class AppStore: @unchecked Sendable {

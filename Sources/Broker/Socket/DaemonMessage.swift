@@ -19,7 +19,8 @@ enum DaemonMessage: DeclaredMessage, Sendable {
   case welcome(version: UInt16)
   /// One sentence with the cause and the remedy. The connection ends.
   case refused(String)
-  /// Before the event that gives the app a use for it. `credit`: octets that the daemon takes, with `costOfValue` for each value.
+  /// Before the event that gives the app a use for it. `credit`: octets that the daemon takes, with `costOfValue` for
+  /// each value.
   case port(UInt32, SendPort.Kind, peer: UUID, longest: Int, credit: Int)
   case portEnded(UInt32)
   /// `octets`: that the daemon takes in addition.

@@ -6,8 +6,8 @@ import NIOCore
 ///
 ///     length, 4 octets, of what follows │ number, 1 octet │ the fields of the message of that number
 ///
-/// A number that a side does not know, and what stands behind the fields that it knows, come from a later version: they are ignored. The page
-/// `Protocol` of this module has every message.
+/// A number that a side does not know, and what stands behind the fields that it knows, come from a later version: they
+/// are ignored. The page `Protocol` of this module has every message.
 struct Frame: Sendable {
   let number: UInt8
   let octets: ByteBuffer
@@ -58,7 +58,8 @@ struct MessageVersions: Equatable, Sendable, CustomStringConvertible {
   init(lowest: UInt16, highest: UInt16) { (self.lowest, self.highest) = (lowest, highest) }
   var description: String { lowest == highest ? "\(lowest)" : "\(lowest) … \(highest)" }
 
-  /// For an app of version 1, in its JSON: it shows the sentence. `sentence` has neither quotation marks nor backslashes.
+  /// For an app of version 1, in its JSON: it shows the sentence. `sentence` has neither quotation marks nor
+  /// backslashes.
   static func refusalInJSON(_ sentence: String) -> ByteBuffer {
     let text = #"{"refused":{"_0":""# + sentence + #""}}"#
     var buffer = ByteBuffer()

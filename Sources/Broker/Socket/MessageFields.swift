@@ -207,8 +207,8 @@ extension HandleRange: MessageField {
 extension AttributePermissions.Access: MessageField {
   static var empty: Self { .none }
   static var layout: String { "access" }
-  /// Bits 0 and 1: none, open, encrypted, authenticated; bit 2: authorization; bit 3: a signature will do; bits 4 … 7: the least key size,
-  /// less one.
+  /// Bits 0 and 1: none, open, encrypted, authenticated; bit 2: authorization; bit 3: a signature will do; bits 4 … 7:
+  /// the least key size, less one.
   mutating func visit(_ visitor: inout some MessageVisitor) throws(FrameError) {
     let level: UInt8 = !isPermitted ? 0 : needsAuthentication ? 3 : needsEncryption ? 2 : 1
     var bits =

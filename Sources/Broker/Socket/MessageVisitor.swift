@@ -2,8 +2,8 @@ import BindruneTransport
 import BindruneWire
 import NIOCore
 
-/// Whoever visits the fields of a message, in their order on the socket: the reader, the writer, or the table on the protocol's page. So each
-/// message is declared once. Decision 0066.
+/// Whoever visits the fields of a message, in their order on the socket: the reader, the writer, or the table on the
+/// protocol's page. So each message is declared once. Decision 0066.
 protocol MessageVisitor {
   mutating func begin(_ number: UInt8)
   mutating func field<Value: MessageField>(_ name: StaticString, _ value: inout Value) throws(FrameError)
@@ -56,7 +56,8 @@ extension DeclaredMessage {
   }
 }
 
-/// Reads fields from the octets of one frame. It trusts nothing: what it makes is at most some ten times as long as they are.
+/// Reads fields from the octets of one frame. It trusts nothing: what it makes is at most some ten times as long as
+/// they are.
 struct MessageReader: MessageVisitor {
   private let buffer: ByteBuffer
   private var place: Int

@@ -11,8 +11,9 @@ import SystemPackage
 ///       ports ── offer ─▶ │ RemoteSession │ ◀─ frames ─── (`AppConnection`)
 ///     events ◀── put ──── └───────────────┘
 ///
-/// Values that the app offers wait in a port of this process, so an offer is answered on the caller's thread; the writer takes them while the
-/// daemon has granted credit. When the daemon ends, the adapter is `resetting`, and the session connects again.
+/// Values that the app offers wait in a port of this process, so an offer is answered on the caller's thread; the
+/// writer takes them while the daemon has granted credit. When the daemon ends, the adapter is `resetting`, and the
+/// session connects again.
 ///
 /// It is closed when it is released, at the latest.
 public final class RemoteSession: BrokerSession {
@@ -46,7 +47,8 @@ struct RemotePatience: Sendable {
 /// # RemoteConnection
 /// **Overview**: the app's end of the socket. **Function**: see `RemoteSession`.
 ///
-/// **Phases**: connecting → connected → waiting → connecting …; → closed, by the session, or for good when the daemon refuses it.
+/// **Phases**: connecting → connected → waiting → connecting …; → closed, by the session, or for good when the daemon
+/// refuses it.
 private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable {
   // Sendable: the lock, or the event loop.
   typealias InboundIn = ByteBuffer
@@ -126,10 +128,12 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     guard isFirst else { return }
     eventLoop.execute { [self] in
       endPorts(.socketClosed)
-      // Also before the daemon has answered the greeting: it takes an end without this for the end of the process, and ends the app's other sessions.
+      // Also before the daemon has answered the greeting: it takes an end without this for the end of the process, and
+      // ends the app's other sessions.
       if let channel {
         write(.close, to: channel)
-        // The daemon ends the connection when it has read that. If this end did so first, the daemon could find it broken before it reads.
+        // The daemon ends the connection when it has read that. If this end did so first, the daemon could find it
+        // broken before it reads.
         eventLoop.scheduleTask(in: .seconds(5)) { channel.close(promise: nil) }
       }
       channel = nil
@@ -232,7 +236,8 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     }
     if !writer.isEmpty { channel.writeAndFlush(writer.buffer, promise: nil) }
   }
-  /// A request waits for the values that were offered before it on its line, and those behind it on the same line wait too.
+  /// A request waits for the values that were offered before it on its line, and those behind it on the same line wait
+  /// too.
   private func writeRequests() -> Bool {
     lock.withLock { swap(&requests, &taken) }
     if taken.isEmpty { return false }

@@ -53,8 +53,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   public convenience init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?) {
     self.init(delegate: delegate, queue: queue, options: nil)
   }
-  /// The manager calls its delegate on `queue`; nil: the main queue. `options` have the keys `CBCentralManagerOption…` and
-  /// `CBManagerOptionAdapterKey`.
+  /// The manager calls its delegate on `queue`; nil: the main queue. `options` have the keys `CBCentralManagerOption…`
+  /// and `CBManagerOptionAdapterKey`.
   public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
     (delivery, session) = Delivery.opened(on: queue, options, for: .central)
     showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false

@@ -10,7 +10,8 @@ struct PeripheralLink {
   var rssi: NSNumber?
   /// The services of the discoveries so far; nil: there was none.
   var services: [CBService]?
-  /// Everything that was found, also services that are only included: by the handle of the declaration, or of the value.
+  /// Everything that was found, also services that are only included: by the handle of the declaration, or of the
+  /// value.
   var foundServices: [AttributeHandle: CBService] = [:]
   var foundCharacteristics: [AttributeHandle: CBCharacteristic] = [:]
   /// How many ends are outstanding of connections that were cancelled before the present attempt.

@@ -1,8 +1,8 @@
 import BindruneBroker
 import Foundation
 
-/// A central that is connected to this peripheral. While it has subscribed to something, the manager shows it as the same
-/// object.
+/// A central that is connected to this peripheral. While it has subscribed to something, the manager shows it as the
+/// same object.
 open class CBCentral: CBPeer, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = NSLock()

@@ -12,7 +12,8 @@ open class CBMutableService: CBService, @unchecked Sendable {
   /// The manager that has published it, or is about to.
   private weak var owner: CBPeripheralManager?
 
-  /// `isPrimary` false: it means something only in the services that include it. Core Specification, Vol 3, Part G, §2.6.1.
+  /// `isPrimary` false: it means something only in the services that include it. Core Specification, Vol 3, Part G,
+  /// §2.6.1.
   public init(type UUID: CBUUID, primary isPrimary: Bool) {
     primary = isPrimary
     super.init(uuid: UUID)
@@ -57,8 +58,9 @@ open class CBMutableService: CBService, @unchecked Sendable {
 
 /// A characteristic of a service to publish.
 ///
-/// With a value it is *cached*: the database answers for it, and it can be read and nothing else. Without, it is *dynamic*:
-/// every read and write becomes a request to the manager's delegate, and `value` is the program's own to keep or not.
+/// With a value it is *cached*: the database answers for it, and it can be read and nothing else. Without, it is
+/// *dynamic*: every read and write becomes a request to the manager's delegate, and `value` is the program's own to
+/// keep or not.
 open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = Lock()
@@ -67,8 +69,9 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   private var currentValue: Data?
   private var currentDescriptors: [CBDescriptor]?
   private weak var parent: CBService?
-  /// The manager that has published it, or is about to; the handle; and whether the database keeps the value. The manager calls
-  /// `release` before it ends. Loading a weak reference for each value would cost as much as the rest of `audience`.
+  /// The manager that has published it, or is about to; the handle; and whether the database keeps the value. The
+  /// manager calls `release` before it ends. Loading a weak reference for each value would cost as much as the rest of
+  /// `audience`.
   private var owner: ObjectIdentifier?
   private var handle: AttributeHandle?
   private var isCached = false
@@ -170,8 +173,8 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   func removeSubscribers() { lock.withLock { subscribers = [] } }
 }
 
-/// A descriptor of a characteristic to publish: its description (2901), a `String`, or another, such as its presentation
-/// format (2904) or a Report Reference (2908), a `Data`. Core Specification, Vol 3, Part G, §3.3.3.
+/// A descriptor of a characteristic to publish: its description (2901), a `String`, or another, such as its
+/// presentation format (2904) or a Report Reference (2908), a `Data`. Core Specification, Vol 3, Part G, §3.3.3.
 open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = Lock()

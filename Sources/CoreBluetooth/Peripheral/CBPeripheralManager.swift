@@ -79,9 +79,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   public convenience init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?) {
     self.init(delegate: delegate, queue: queue, options: nil)
   }
-  /// `queue` nil: the main queue. `options`: `CBPeripheralManagerOptionShowPowerAlertKey`, a Bool: says on standard error that
-  /// Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: the manager outlives the process, see
-  /// `peripheralManager(_:willRestoreState:)`; `CBManagerOptionAdapterKey`, a String: which adapter. Values of other types are ignored.
+  /// `queue` nil: the main queue. `options`: `CBPeripheralManagerOptionShowPowerAlertKey`, a Bool: says on standard
+  /// error that Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: the manager
+  /// outlives the process, see `peripheralManager(_:willRestoreState:)`; `CBManagerOptionAdapterKey`, a String: which
+  /// adapter. Values of other types are ignored.
   public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
     (delivery, session) = Delivery.opened(on: queue, options, for: .peripheral)
     showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
@@ -121,9 +122,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   /// Publishes a service with its characteristics and descriptors; `peripheralManager(_:didAdd:error:)` reports the
   /// result. Add the services that it includes before. More than one service may have the same UUID.
   ///
-  /// Errors: `invalidParameters` for a tree that breaks a rule, which the error names, `uuidNotAllowed` for the services of
-  /// the adapter itself, `outOfSpace`, `operationCancelled` for a service removed before it was published, and `unknown` in
-  /// a state other than `poweredOn`.
+  /// Errors: `invalidParameters` for a tree that breaks a rule, which the error names, `uuidNotAllowed` for the
+  /// services of the adapter itself, `outOfSpace`, `operationCancelled` for a service removed before it was published,
+  /// and `unknown` in a state other than `poweredOn`.
   open func add(_ service: CBMutableService) {
     lock.withLock {
       let id = nextID()
@@ -190,11 +191,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   // MARK: Advertising
 
-  /// Advertises: `CBAdvertisementDataLocalNameKey`, a String, and `CBAdvertisementDataServiceUUIDsKey`, an array of CBUUIDs.
-  /// Other keys are ignored. `peripheralManagerDidStartAdvertising(_:error:)` reports the result.
+  /// Advertises: `CBAdvertisementDataLocalNameKey`, a String, and `CBAdvertisementDataServiceUUIDsKey`, an array of
+  /// CBUUIDs. Other keys are ignored. `peripheralManagerDidStartAdvertising(_:error:)` reports the result.
   ///
-  /// Errors: `alreadyAdvertising`, `invalidParameters` for a value of another type, `operationCancelled` if it was stopped
-  /// before it began, and `unknown` in a state other than `poweredOn`.
+  /// Errors: `alreadyAdvertising`, `invalidParameters` for a value of another type, `operationCancelled` if it was
+  /// stopped before it began, and `unknown` in a state other than `poweredOn`.
   open func startAdvertising(_ advertisementData: [String: Any]?) {
     let supported = [CBAdvertisementDataLocalNameKey, CBAdvertisementDataServiceUUIDsKey]
     for key in (advertisementData ?? [:]).keys.sorted() where !supported.contains(key) {
@@ -276,13 +277,13 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     }
   }
 
-  /// Sends a value to those of `centrals` that have subscribed, or to all that have, as each has subscribed: by notification
-  /// or indication. Core Specification, Vol 3, Part G, §4.10 and §4.11.
+  /// Sends a value to those of `centrals` that have subscribed, or to all that have, as each has subscribed: by
+  /// notification or indication. Core Specification, Vol 3, Part G, §4.10 and §4.11.
   ///
-  /// True: it is on its way, to as many as there are, cut for each to its `maximumUpdateValueLength`. False: there is no room
-  /// for one of them, and nobody gets it; `peripheralManagerIsReady(toUpdateSubscribers:)` is called once when there is.
-  /// False, too, and without that call: the characteristic is not published here, or the state is not `poweredOn`, or falls
-  /// below it before there is room.
+  /// True: it is on its way, to as many as there are, cut for each to its `maximumUpdateValueLength`. False: there is
+  /// no room for one of them, and nobody gets it; `peripheralManagerIsReady(toUpdateSubscribers:)` is called once when
+  /// there is. False, too, and without that call: the characteristic is not published here, or the state is not
+  /// `poweredOn`, or falls below it before there is room.
   ///
   /// The characteristic's `value` stays as it is: it is the program's own. From any thread.
   @discardableResult

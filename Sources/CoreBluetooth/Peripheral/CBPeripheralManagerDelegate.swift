@@ -2,15 +2,16 @@ public import Foundation
 
 /// A peripheral manager calls these methods on its queue, in the order of the events.
 ///
-/// All but the first are optional, as Apple's are: here by default implementations, which Swift does not override through
-/// a superclass. A class that inherits its conformance and adds one of them has to declare the conformance itself.
+/// All but the first are optional, as Apple's are: here by default implementations, which Swift does not override
+/// through a superclass. A class that inherits its conformance and adds one of them has to declare the conformance
+/// itself.
 public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
-  /// `peripheral.state` has changed. Below `poweredOn` nothing is advertised and no central is connected; below `poweredOff`
-  /// the published services are gone too, and have to be added again.
+  /// `peripheral.state` has changed. Below `poweredOn` nothing is advertised and no central is connected; below
+  /// `poweredOff` the published services are gone too, and have to be added again.
   func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager)
 
-  /// The first call of all in a program that was started again, if something was preserved of the manager. `dict` has the keys
-  /// `CBPeripheralManagerRestoredState…`; the services are published, and their objects are new.
+  /// The first call of all in a program that was started again, if something was preserved of the manager. `dict` has
+  /// the keys `CBPeripheralManagerRestoredState…`; the services are published, and their objects are new.
   func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any])
 
   /// Answers `startAdvertising`. `error` nil: the advertisement is on the air.
@@ -29,8 +30,8 @@ public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
   /// A central reads a value that the program keeps: set the request's `value`, and respond exactly once. Without an
   /// implementation the answer is `requestNotSupported`.
   func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveRead request: CBATTRequest)
-  /// A central writes: all of the requests are to be carried out or none. Respond exactly once, to the first of them. Without
-  /// an implementation the answer is `requestNotSupported`.
+  /// A central writes: all of the requests are to be carried out or none. Respond exactly once, to the first of them.
+  /// Without an implementation the answer is `requestNotSupported`.
   func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest])
 
   /// After `updateValue` has returned false: there is room again.

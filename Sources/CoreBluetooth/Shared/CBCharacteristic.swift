@@ -1,12 +1,14 @@
 import BindruneBroker
 public import Foundation
 
-/// A characteristic of a service: one that was found on a peripheral, or (`CBMutableCharacteristic`) one of this device.
+/// A characteristic of a service: one that was found on a peripheral, or (`CBMutableCharacteristic`) one of this
+/// device.
 open class CBCharacteristic: CBAttribute, @unchecked Sendable {
   // Under the lock.
   private weak var owner: CBService?
   private let allowed: CBCharacteristicProperties
-  // Release builds do not check that no two accesses overlap, which would cost 240 instructions for each value: the lock sees to it.
+  // Release builds do not check that no two accesses overlap, which would cost 240 instructions for each value: the
+  // lock sees to it.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
@@ -42,8 +44,8 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {
   open var isNotifying: Bool { shared.withLock { notifying } }
 
   func setValue(_ value: Data?) { shared.withLock { current = value } }
-  /// The same for a copy of `octets`, with the lock held. It is written over the value before, whose memory nobody else uses unless
-  /// the program has kept that value: so a notification allocates nothing.
+  /// The same for a copy of `octets`, with the lock held. It is written over the value before, whose memory nobody else
+  /// uses unless the program has kept that value: so a notification allocates nothing.
   func replace(with octets: Span<UInt8>) {
     guard var value = current.take(), value.count == octets.count else {
       current = unsafe octets.withUnsafeBufferPointer { unsafe Data(buffer: $0) }

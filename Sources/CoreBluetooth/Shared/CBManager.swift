@@ -22,9 +22,9 @@ open class CBManager: NSObject, _KeyValueCodingAndObserving, KeyValueObserved, @
 }
 
 extension CBCentralManager {
-  /// Not Apple's: what the launch options of an app have under `bluetoothCentrals`. The restoration identifiers of the managers that had
-  /// something to do while the app had no process, if bindruned has relaunched it for that; else none. It blocks until the daemon
-  /// has answered.
+  /// Not Apple's: what the launch options of an app have under `bluetoothCentrals`. The restoration identifiers of the
+  /// managers that had something to do while the app had no process, if bindruned has relaunched it for that; else
+  /// none. It blocks until the daemon has answered.
   public static var launchRestoreIdentifiers: [String] { SessionChoice.launchIdentifiers(of: .central) }
 }
 extension CBPeripheralManager {

@@ -24,8 +24,8 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
   }
   /// `180D`, `0000180D`, or `0000180D-0000-1000-8000-00805F9B34FB`, in either case, with `0x` in front or without.
   ///
-  /// Any other string is the caller's bug: it ends the process with a sentence that names the string, as Apple's raises an
-  /// exception that Swift cannot catch.
+  /// Any other string is the caller's bug: it ends the process with a sentence that names the string, as Apple's raises
+  /// an exception that Swift cannot catch.
   public convenience init(string theString: String) {
     let text = theString.prefix(2).lowercased() == "0x" ? theString.dropFirst(2) : Substring(theString)
     let groups = text.split(separator: "-", omittingEmptySubsequences: false).map(\.utf8.count)
@@ -42,7 +42,8 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
     }
     self.init(checked: bytes)
   }
-  /// 2, 4 or 16 octets, the most significant first. Any other number is the caller's bug and ends the process, as with `init(string:)`.
+  /// 2, 4 or 16 octets, the most significant first. Any other number is the caller's bug and ends the process, as with
+  /// `init(string:)`.
   public convenience init(data theData: Data) {
     guard [2, 4, 16].contains(theData.count) else {
       fatalError("CBUUID(data:) of \(theData.count) octets: a UUID has 2, 4 or 16")

@@ -105,7 +105,8 @@ public enum CBConnectionEvent: Int, Sendable {
   case peerConnected = 1
 }
 
-/// The operations that a characteristic's value supports. Core Specification, Vol 3, Part G, §3.3.1.1; the last two are Apple's own.
+/// The operations that a characteristic's value supports. Core Specification, Vol 3, Part G, §3.3.1.1; the last two are
+/// Apple's own.
 public struct CBCharacteristicProperties: OptionSet, Sendable {
   public let rawValue: UInt
   public init(rawValue: UInt) { self.rawValue = rawValue }

@@ -8,9 +8,10 @@ import Synchronization
 /// Only one drain runs at a time, so the order holds on a concurrent queue too. Values that came one after another are
 /// one event.
 ///
-/// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a delegate,
-/// with all later events: until then the manager's state is `unknown`, so the program can make no requests, and few
-/// events come (Decision 0026). Until a drain takes them, events wait in the session, which bounds their number.
+/// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a
+/// delegate, with all later events: until then the manager's state is `unknown`, so the program can make no requests,
+/// and few events come (Decision 0026). Until a drain takes them, events wait in the session, which bounds their
+/// number.
 ///
 /// **Phases**: initialising → awaitingDelegate → delivering → closed.
 final class Delivery: EventQueueReader, @unchecked Sendable {

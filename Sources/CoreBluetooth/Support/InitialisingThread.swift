@@ -6,9 +6,8 @@ import Foundation
 ///
 /// Swift calls nothing when an initialiser has returned, and a queue does not show whether a thread has left a
 /// function. But after this value's own initialiser a manager's has nothing left to do that waits or takes long. So the
-/// thread has returned
-/// when it waits for something, has ended, or has used the processor for 5 ms since. A thread that could run and is given no
-/// processor, however long, has not: elapsed time says nothing.
+/// thread has returned when it waits for something, has ended, or has used the processor for 5 ms since. A thread that
+/// could run and is given no processor, however long, has not: elapsed time says nothing.
 ///
 /// A subclass's own initialiser is covered as long as it does not wait and takes less than those 5 ms: Decision 0026.
 struct InitialisingThread: Sendable {

@@ -1,8 +1,8 @@
 public import Foundation
 import Synchronization
 
-// Key-value observing in Swift's form, which Foundation on Linux does not have: the names and types are those of Apple's
-// Foundation. Where and when handlers run: Decision 0044.
+// Key-value observing in Swift's form, which Foundation on Linux does not have: the names and types are those of
+// Apple's Foundation. Where and when handlers run: Decision 0044.
 
 /// What a change handler receives, and when. The numbers are Apple's.
 public struct NSKeyValueObservingOptions: OptionSet, Sendable {
@@ -14,8 +14,8 @@ public struct NSKeyValueObservingOptions: OptionSet, Sendable {
   public static let old = Self(rawValue: 2)
   /// The handler is called once before `observe` returns; with `new` it receives the value at that time.
   public static let initial = Self(rawValue: 4)
-  /// The handler is called twice for each change, the first time with `isPrior` and no new value. The property itself has its
-  /// new value by then.
+  /// The handler is called twice for each change, the first time with `isPrior` and no new value. The property itself
+  /// has its new value by then.
   public static let prior = Self(rawValue: 8)
 }
 
@@ -49,8 +49,8 @@ public final class NSKeyValueObservation: NSObject, @unchecked Sendable {
     self.object = object
   }
   deinit { invalidate() }
-  /// The handler is not called after this, except for a call that another thread has begun. From any thread, also within the
-  /// handler, and more than once.
+  /// The handler is not called after this, except for a call that another thread has begun. From any thread, also
+  /// within the handler, and more than once.
   public func invalidate() {
     guard let observer else { return }
     observer.isValid.store(false, ordering: .releasing)
@@ -62,11 +62,12 @@ public final class NSKeyValueObservation: NSObject, @unchecked Sendable {
 public protocol _KeyValueCodingAndObserving: AnyObject {}
 
 extension _KeyValueCodingAndObserving where Self: CBManager {
-  /// Calls `changeHandler` for each change of `state`, or of `isScanning` and `isAdvertising` in the managers that have them.
+  /// Calls `changeHandler` for each change of `state`, or of `isScanning` and `isAdvertising` in the managers that have
+  /// them.
   ///
-  /// The thread that changes the property calls the handler: the manager's queue, before the delegate learns of the change, or
-  /// the caller of a method that changes it at once, as `stopScan` does. Another key path is reported on standard error, and its
-  /// handler is never called.
+  /// The thread that changes the property calls the handler: the manager's queue, before the delegate learns of the
+  /// change, or the caller of a method that changes it at once, as `stopScan` does. Another key path is reported on
+  /// standard error, and its handler is never called.
   public func observe<Value>(
     _ keyPath: KeyPath<Self, Value>, options: NSKeyValueObservingOptions = [],
     changeHandler: @escaping @Sendable (Self, NSKeyValueObservedChange<Value>) -> Void
@@ -112,9 +113,9 @@ extension _KeyValueCodingAndObserving where Self: CBPeripheralManager {
 extension _KeyValueCodingAndObserving where Self: CBPeripheral {
   /// Calls `changeHandler` for each change of `state`, `name` or `services`.
   ///
-  /// The thread that changes the property calls the handler: the manager's queue, before a delegate learns of the change, or
-  /// the caller of `connect` or `cancelPeripheralConnection`. Another key path is reported on standard error, and its handler is
-  /// never called.
+  /// The thread that changes the property calls the handler: the manager's queue, before a delegate learns of the
+  /// change, or the caller of `connect` or `cancelPeripheralConnection`. Another key path is reported on standard
+  /// error, and its handler is never called.
   public func observe<Value>(
     _ keyPath: KeyPath<Self, Value>, options: NSKeyValueObservingOptions = [],
     changeHandler: @escaping @Sendable (Self, NSKeyValueObservedChange<Value>) -> Void
@@ -147,7 +148,8 @@ final class KeyValueObserver: @unchecked Sendable {
   private let takeChange: () -> [Call]
   fileprivate init(_ takeChange: @escaping () -> [Call]) { self.takeChange = takeChange }
 
-  /// The calls of the handler for what has changed since the last time. Under the object's lock; they are made without it.
+  /// The calls of the handler for what has changed since the last time. Under the object's lock; they are made without
+  /// it.
   fileprivate func calls() -> [Call] {
     takeChange().map { call in { if self.isValid.load(ordering: .acquiring) { call() } } }
   }

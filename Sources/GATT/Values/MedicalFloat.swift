@@ -51,7 +51,8 @@ extension MedicalFloat {
     let mask = 1 << Self.mantissaBits - 1
     self.init(rawValue: RawValue(truncatingIfNeeded: exponent << Self.mantissaBits | mantissa & mask))
   }
-  /// `value`, rounded to `digits` decimals, such as 36.6 with one: mantissa 366, exponent −1. `nil` when that does not fit.
+  /// `value`, rounded to `digits` decimals, such as 36.6 with one: mantissa 366, exponent −1. `nil` when that does not
+  /// fit.
   public init?(_ value: Double, digits: Int) {
     if value.isNaN {
       self = .nan

@@ -145,7 +145,8 @@ public struct DataBufferOverflow: HCIEventMessage {
 
 /// Authenticated Payload Timeout Expired. Vol 4, Part E, §7.7.75.
 ///
-/// The encrypted link has received no packet with a valid MIC for the time that Write Authenticated Payload Timeout set.
+/// The encrypted link has received no packet with a valid MIC for the time that Write Authenticated Payload Timeout
+/// set.
 public struct AuthenticatedPayloadTimeoutExpired: HCIEventMessage {
   public static var code: UInt8 { 0x57 }
   public static var name: StaticString { "HCI_Authenticated_Payload_Timeout_Expired" }

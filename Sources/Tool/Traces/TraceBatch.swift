@@ -6,9 +6,9 @@ enum TraceBatch {
   /// What results of files that wait for a slower file before them may weigh; beyond it, no further file is begun.
   private static let mostWaiting = 100_000
 
-  /// Runs `work` for each file and its index, on all processors, and passes the results to `receive` in the order of the
-  /// files, each as soon as possible. `work` returns nil if a file of a folder is not a trace. `weight` is the number of
-  /// values that a waiting result holds. Throws if interrupted, or if there is no trace at all.
+  /// Runs `work` for each file and its index, on all processors, and passes the results to `receive` in the order of
+  /// the files, each as soon as possible. `work` returns nil if a file of a folder is not a trace. `weight` is the
+  /// number of values that a waiting result holds. Throws if interrupted, or if there is no trace at all.
   static func read<Result: Sendable>(
     _ inputs: TraceInputs, weight: (Result) -> Int,
     _ work: @escaping @Sendable (TraceInput, Int, TraceProgress) -> Result?, receive: (Result) throws -> Void

@@ -26,8 +26,8 @@ struct TraceInput: Sendable {
 }
 
 /// The files that the arguments of a verb stand for. An argument that is a folder stands for the files in it and below
-/// it, in the order of their paths' octets, which depends on no locale and no file system. Names that begin with a dot are
-/// left out. A link to a file counts as that file; a link to a folder is not followed, since it may lead back.
+/// it, in the order of their paths' octets, which depends on no locale and no file system. Names that begin with a dot
+/// are left out. A link to a file counts as that file; a link to a folder is not followed, since it may lead back.
 ///
 /// The first octets of a file tell whether it is a trace, and so its reader decides: see ``NotATrace``.
 struct TraceInputs {
@@ -86,7 +86,8 @@ struct TraceInputs {
       : "Cannot open \(path): \(error)."
   }
 
-  /// Says which files of the folders were not read. `skipped` are those that are not traces. Throws if nothing was read.
+  /// Says which files of the folders were not read. `skipped` are those that are not traces. Throws if nothing was
+  /// read.
   func report(skipped: Examples, read count: Int) throws {
     var skipped = skipped
     skipped.add(others)

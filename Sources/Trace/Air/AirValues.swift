@@ -1,7 +1,8 @@
 import BindruneWire
 import HCI
 
-// What AirMonitor tells about devices, connections, values and controllers. Times are nanoseconds since the first record.
+// What AirMonitor tells about devices, connections, values and controllers. Times are nanoseconds since the first
+// record.
 
 /// Numbers, gathered for each of the last ``length`` seconds.
 public struct SecondSeries: Sendable {

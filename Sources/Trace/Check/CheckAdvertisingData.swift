@@ -2,8 +2,8 @@ import BindruneWire
 import HCI
 
 /// # CheckAdvertisingData
-/// **Overview**: judges advertising data, of the host and of the devices around it, for ``Checker``. CSS, Part A; Vol 3,
-/// Part C, §11.
+/// **Overview**: judges advertising data, of the host and of the devices around it, for ``Checker``. CSS, Part A; Vol
+/// 3, Part C, §11.
 ///
 /// **Function**: one pass over the structures, without an allocation while the data is sound. A device repeats its data
 /// several times a second, so each device has one finding of each rule.

@@ -6,13 +6,13 @@ import SMP
 /// # CheckPairing
 /// **Overview**: the pairing of a connection, for ``Checker``. Vol 3, Part H.
 ///
-/// **Function**: the features of both devices decide the method (§2.3.5.1), and the method the order of phase 2; in every
-/// method each PDU has one predecessor, so that one number says how far a pairing is. What two devices send at the same
-/// time may cross: a Security Request meets a Pairing Request, and PDUs meet a Pairing Failed. Only a PDU that its sender
-/// had no right to send, whatever it had received by then, breaks the order.
+/// **Function**: the features of both devices decide the method (§2.3.5.1), and the method the order of phase 2; in
+/// every method each PDU has one predecessor, so that one number says how far a pairing is. What two devices send at
+/// the same time may cross: a Security Request meets a Pairing Request, and PDUs meet a Pairing Failed. Only a PDU that
+/// its sender had no right to send, whatever it had received by then, breaks the order.
 ///
-/// **Phases**: unknown; idle → requested → exchanging → distributing, which lasts until the next Pairing Request. After a
-/// breach of the order the phase is unknown, so that one mistake has one finding.
+/// **Phases**: unknown; idle → requested → exchanging → distributing, which lasts until the next Pairing Request. After
+/// a breach of the order the phase is unknown, so that one mistake has one finding.
 struct CheckPairing {
   private enum Phase {
     /// The trace began in the middle, or lacks a PDU.
@@ -94,7 +94,8 @@ struct CheckPairing {
   /// Who has sent Pairing Failed since.
   private var hostFailed = false
   private var peerFailed = false
-  /// When the latest PDU was seen, and the longest pause of the pairing in milliseconds: it ends the host's timer for good.
+  /// When the latest PDU was seen, and the longest pause of the pairing in milliseconds: it ends the host's timer for
+  /// good.
   private var latest: Int64 = 0
   private var longestPause: Int64 = 0
 
@@ -215,8 +216,8 @@ struct CheckPairing {
   /// Whether a PDU continues its pairing within the Security Manager Timer. §3.4.
   ///
   /// The host's timer runs from what the trace shows. The peer's may have started later by the time that the host's PDU
-  /// was on its way, and the peer's PDU is on its way as well: each at most a supervision timeout, which is at most 32 s.
-  /// A clock that was set says nothing.
+  /// was on its way, and the peer's PDU is on its way as well: each at most a supervision timeout, which is at most 32
+  /// s. A clock that was set says nothing.
   private mutating func isInTime(_ number: UInt8, _ direction: HCIDirection, _ report: inout CheckReport) -> Bool {
     let pause = report.time.subtractingReportingOverflow(latest)
     defer { latest = report.time }

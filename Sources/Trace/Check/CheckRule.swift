@@ -1,7 +1,8 @@
 /// A rule of the Specification that a trace can show kept or broken, for ``Checker``.
 ///
-/// The table below has each rule's id, its section of the Bluetooth Core Specification 5.4 (CSS: the Supplement, version
-/// 11), and what it demands, in one sentence. `Fixtures/Checks` has a trace that keeps it and one that breaks it.
+/// The table below has each rule's id, its section of the Bluetooth Core Specification 5.4 (CSS: the Supplement,
+/// version 11), and what it demands, in one sentence. `Fixtures/Checks` has a trace that keeps it and one that breaks
+/// it.
 public enum CheckRule: UInt8, CaseIterable, Hashable, Sendable {
   // MARK: HCI
   case packetType, commandDirection, eventDirection, commandLength, eventLength, dataLength, commandParameters

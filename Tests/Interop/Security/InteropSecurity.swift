@@ -8,10 +8,10 @@ import Synchronization
 ///
 ///     InteropSecurity tcp:127.0.0.1:9000 central|peripheral METHOD DIGITS [private]
 ///
-/// METHOD: `jw`, `nc`, `passkey` (the peer displays 123456), `entry` (the peer enters what this host writes into the file
-/// DIGITS). As central it prints a line per check, status 0 when all passed; as peripheral it serves until it is killed.
-/// `private`: the peer uses a resolvable private address, another one for each of its two links, and distributes its
-/// IRK; as peripheral the host then checks who connects, and ends.
+/// METHOD: `jw`, `nc`, `passkey` (the peer displays 123456), `entry` (the peer enters what this host writes into the
+/// file DIGITS). As central it prints a line per check, status 0 when all passed; as peripheral it serves until it is
+/// killed. `private`: the peer uses a resolvable private address, another one for each of its two links, and
+/// distributes its IRK; as peripheral the host then checks who connects, and ends.
 @main
 struct InteropSecurity {
   static func main() async {

@@ -1,7 +1,7 @@
 import Bindrune
 
-// Each enum of the interface that may get more cases, in a switch that is prepared for them: it goes on compiling, with a
-// warning, when one of them gets a case. `ArrowTests` checks that each is marked for it.
+// Each enum of the interface that may get more cases, in a switch that is prepared for them: it goes on compiling, with
+// a warning, when one of them gets a case. `ArrowTests` checks that each is marked for it.
 
 func name(_ state: HostState) -> String {
   switch state {

@@ -1,8 +1,8 @@
 import Glibc
 
-/// Stands for `Synchronization.Mutex`, which it hides, because ThreadSanitizer does not see that one: where it has to wait
-/// it does so inside the Swift runtime, and every contended access is reported as a race. This is the same promise on a
-/// mutex of the C library, which ThreadSanitizer knows.
+/// Stands for `Synchronization.Mutex`, which it hides, because ThreadSanitizer does not see that one: where it has to
+/// wait it does so inside the Swift runtime, and every contended access is reported as a race. This is the same promise
+/// on a mutex of the C library, which ThreadSanitizer knows.
 ///
 /// With BINDRUNE_WITHOUT_LOCKS in the environment it does not lock: then there must be reports, or nobody was looking.
 @safe final class Mutex<Value: ~Copyable>: @unchecked Sendable {
