@@ -65,6 +65,7 @@
 @_exported import struct HCI.ConnectionInterval
 @_exported import struct HCI.ControllerInfo
 @_exported import struct HCI.HCIOpcode
+@_exported import struct HCI.HCIRequirement
 @_exported import struct HCI.HCIStatus
 @_exported import struct HCI.PHY
 @_exported import struct HCI.PHYOptions
