@@ -1,3 +1,4 @@
+import BasicContainers
 import BindruneWire
 import GATT
 import HCI

@@ -1,4 +1,5 @@
 import ATT
+import BasicContainers
 import BindruneWire
 import GATT
 import HCI
