@@ -174,7 +174,8 @@ import Testing
         "BINDRUNE_SOCKET=")
     }
     var isPreserved: Bool {
-      (try? FileManager.default.contentsOfDirectory(atPath: state))?.contains { $0.hasSuffix("doorlock.record") } ?? false
+      (try? FileManager.default.contentsOfDirectory(atPath: state))?.contains { $0.hasSuffix("doorlock.record") }
+        ?? false
     }
     /// `bindrune apps list`, by identifier.
     func apps() async throws -> [String: [String: any Sendable]] {
