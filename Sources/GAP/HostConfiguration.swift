@@ -36,8 +36,7 @@ public struct HostConfiguration: Sendable {
   /// Believe a link to a bonded peer only when it is encrypted, in either role: until then GATT's client sends no
   /// request and no command, signed writes excepted, and drops values; a failure of the encryption ends the link, with
   /// its reason. As Central, encrypt the link when it comes up; as Peripheral, ask the Central to when the client has
-  /// something to send. Off, for who insists on talking to whoever has the peer's address: encrypt only on demand.
-  /// Decision 0059.
+  /// something to send. Off: encrypt only on demand, and talk to any device that has the peer's address. Decision 0059.
   public var encryptsBondedLinks = true
   /// One more forgets the longest unused of those without authentication. If all have it, a bond without is not made,
   /// and one with it forgets the longest unused of all. Decision 0060.

@@ -275,7 +275,8 @@ private let releasedVersions = 2...2
       if !isLater {
         try DaemonFixtures.record(
           sent + answers, name,
-          "A session of version \(version), as its first release has held it: what the app writes, and the daemon's answers."
+          "A session of version \(version), as its first release has held it: "
+            + "what the app writes, and the daemon's answers."
         )
       }
     } else {

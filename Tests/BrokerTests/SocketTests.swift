@@ -121,7 +121,7 @@ import Testing
     appMessages.map { $0.frame } + daemonMessages.map { $0.frame }
     + [(DaemonFrameKind.control, DaemonControl.list.text), (.line, "a\tb"), (.end, ""), (.end, "Why.")].map {
       var writer = MessageWriter()
-      writer.writeText($0, $1)
+      writer.writeText($0.rawValue, $1)
       return Array(writer.buffer.readableBytesView)
     }
 

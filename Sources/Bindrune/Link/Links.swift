@@ -367,7 +367,7 @@ extension BluetoothHost {
   }
 
   /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room.
-  /// `accepted` is told whether the value became an indication.
+  /// Calls `accepted` with true if the value became an indication.
   @inline(__always) private func send(
     _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID,
     over transport: any HCITransport, accepted: (_ isIndication: Bool) -> Void

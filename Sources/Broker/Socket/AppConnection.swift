@@ -72,7 +72,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private let events = EventQueue()
   private(set) var channel: (any Channel)?
   private var phase = Phase.greeting
-  private var received = ByteBuffer()
+  private var received = FrameReader()
   private var ports: [Port] = []
   /// What is to be written: its memory is used again.
   private var writer = MessageWriter()
@@ -132,17 +132,9 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   }
   func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    var new = unwrapInboundIn(data)
+    received.append(unwrapInboundIn(data))
     do throws(FrameError) {
-      if received.readableBytes == 0 {
-        // Without a copy; the channel uses its buffer again.
-        while let frame = try Frame.read(from: &new, longest: longest) { try take(frame) }
-        if new.readableBytes > 0 { received.writeBuffer(&new) }
-      } else {
-        received.writeBuffer(&new)
-        while let frame = try Frame.read(from: &received, longest: longest) { try take(frame) }
-        received.discardReadBytes()
-      }
+      while let frame = try received.next(longest: longest) { try take(frame) }
     } catch {
       refuse("This app has sent \(error).")
     }
@@ -370,13 +362,13 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   func answer(_ line: String) {
     guard let channel, channel.isWritable else { return }
     writer.clear()
-    writer.writeText(.line, String(line.prefix(4096)))
+    writer.writeText(DaemonFrameKind.line.rawValue, String(line.prefix(4096)))
     flush()
   }
   /// `failure`: see `DaemonFrameKind.end`.
   func endAnswer(_ failure: String) {
     writer.clear()
-    writer.writeText(.end, failure)
+    writer.writeText(DaemonFrameKind.end.rawValue, failure)
     flush()
     channel?.close(promise: nil)
   }

@@ -200,7 +200,10 @@ final class AppStore: @unchecked Sendable {
       } catch {
         failures += 1
         logger.error(
-          "\(folder)/\(name).record cannot be written (\(error)), so a restart would lose its change: free some space, or mend the folder."
+          """
+          \(folder)/\(name).record cannot be written (\(error)), so a restart would lose its change: free some space, \
+          or mend the folder.
+          """
         )
       }
     }

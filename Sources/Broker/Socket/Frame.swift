@@ -37,6 +37,28 @@ struct Frame: Sendable {
   }
 }
 
+/// The frames in what a socket delivers, in pieces of any length.
+struct FrameReader {
+  /// What has come and is in no frame yet.
+  private var rest = ByteBuffer()
+
+  mutating func append(_ piece: ByteBuffer) {
+    if rest.readableBytes == 0 {
+      rest = piece
+    } else {
+      rest.discardReadBytes()
+      rest.writeImmutableBuffer(piece)
+    }
+  }
+  /// The next frame; nil: it is not complete.
+  mutating func next(longest: Int = Frame.longest) throws(FrameError) -> Frame? {
+    let frame = try Frame.read(from: &rest, longest: longest)
+    // A channel uses the memory of a piece again if nobody holds it.
+    if rest.readableBytes == 0 { rest = ByteBuffer() }
+    return frame
+  }
+}
+
 /// The versions of the messages that a program speaks. Two programs speak the highest that both have.
 struct MessageVersions: Equatable, Sendable, CustomStringConvertible {
   var lowest: UInt16
@@ -61,12 +83,9 @@ struct MessageVersions: Equatable, Sendable, CustomStringConvertible {
   /// For an app of version 1, in its JSON: it shows the sentence. `sentence` has neither quotation marks nor
   /// backslashes.
   static func refusalInJSON(_ sentence: String) -> ByteBuffer {
-    let text = #"{"refused":{"_0":""# + sentence + #""}}"#
-    var buffer = ByteBuffer()
-    buffer.writeInteger(UInt32(text.utf8.count + 1), endianness: .little)
-    buffer.writeInteger(Frame.numberOfJSON)
-    buffer.writeString(text)
-    return buffer
+    var writer = MessageWriter()
+    writer.writeText(Frame.numberOfJSON, #"{"refused":{"_0":""# + sentence + #""}}"#)
+    return writer.buffer
   }
 }
 

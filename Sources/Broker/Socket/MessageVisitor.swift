@@ -2,8 +2,8 @@ import BindruneTransport
 import BindruneWire
 import NIOCore
 
-/// Whoever visits the fields of a message, in their order on the socket: the reader, the writer, or the table on the
-/// protocol's page. So each message is declared once. Decision 0066.
+/// Visits the fields of a message, in their order on the socket: the reader, the writer and the table on the protocol's
+/// page do. So each message is declared once. Decision 0066.
 protocol MessageVisitor {
   mutating func begin(_ number: UInt8)
   mutating func field<Value: MessageField>(_ name: StaticString, _ value: inout Value) throws(FrameError)
@@ -191,9 +191,9 @@ struct MessageWriter: MessageVisitor {
     unsafe value.withUnsafeBytes { _ = unsafe buffer.writeBytes($0) }
     finish()
   }
-  /// UTF-8 to the end of the frame: `DaemonFrameKind`.
-  mutating func writeText(_ kind: DaemonFrameKind, _ text: String) {
-    begin(kind.rawValue)
+  /// UTF-8 to the end of the frame: of a `DaemonFrameKind`, or of version 1.
+  mutating func writeText(_ number: UInt8, _ text: String) {
+    begin(number)
     buffer.writeString(text)
     finish()
   }

@@ -89,7 +89,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   private var hello: AppMessage.Hello
   private var channel: (any Channel)?
   private var isWelcome = false
-  private var received = ByteBuffer()
+  private var received = FrameReader()
   /// What is to be written, and what is being read: their memory is used again.
   private var writer = MessageWriter()
   private var taken: [Placed] = []
@@ -166,7 +166,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     // Closed while it was connecting: the daemon has not heard of the session.
     if lock.withLock({ isClosed }) { return context.close(promise: nil) }
     channel = context.channel
-    received.clear()
+    received = FrameReader()
     isWelcome = false
     write(.hello(hello), to: context.channel)
   }
@@ -279,17 +279,9 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   // MARK: Reading
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    var new = unwrapInboundIn(data)
+    received.append(unwrapInboundIn(data))
     do throws(FrameError) {
-      if received.readableBytes == 0 {
-        // Without a copy; the channel uses its buffer again.
-        while let frame = try Frame.read(from: &new) { try take(frame) }
-        if new.readableBytes > 0 { received.writeBuffer(&new) }
-      } else {
-        received.writeBuffer(&new)
-        while let frame = try Frame.read(from: &received) { try take(frame) }
-        received.discardReadBytes()
-      }
+      while let frame = try received.next() { try take(frame) }
     } catch {
       Logger.adapter.error("bindruned has sent \(error)")
       context.close(promise: nil)
