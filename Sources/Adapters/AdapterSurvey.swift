@@ -107,11 +107,11 @@ public struct AdapterSurvey: Sendable, Equatable {
       unseen.append("the adapters' addresses and states, without an HCI socket")
     }
     if process.hasCapability == nil { unseen.append("this process's rights, \(machine.proc)/self/status") }
-    look(for: machine.socketInodes(), in: machine)
+    findHolders(of: machine.socketInodes(), in: machine)
   }
 
   /// Finds the holders of these sockets, and bluetoothd.
-  private mutating func look(for inodes: Sight<Set<String>>, in machine: Machine) {
+  private mutating func findHolders(of inodes: Sight<Set<String>>, in machine: Machine) {
     if case .hidden = inodes { unseen.append("the HCI sockets, \(machine.proc)/net/hci") }
     var closed = 0
     for name in machine.names(machine.proc).value ?? [] {

@@ -49,9 +49,9 @@ public struct ScanFilter: Sendable, Hashable {
 
   /// Those of `services` that a device does not name but may offer, because their bits are in its overflow area.
   public func overflowHits(_ advertising: Span<UInt8>, _ scanResponse: Span<UInt8> = Span()) -> [BluetoothUUID] {
-    var found = Findings(self)
-    found.look(at: advertising)
-    found.look(at: scanResponse)
+    var found = MatchedFields(self)
+    found.collect(from: advertising)
+    found.collect(from: scanResponse)
     return services.filter { found.overflow.contains($0) && !found.named.contains($0) }
   }
 
@@ -62,17 +62,17 @@ public struct ScanFilter: Sendable, Hashable {
     if let minimumRSSI {
       guard let rssi, rssi >= minimumRSSI else { return false }
     }
-    var found = Findings(self)
+    var found = MatchedFields(self)
     if found.isEnough { return true }
-    found.look(at: advertising)
+    found.collect(from: advertising)
     if found.isEnough { return true }
-    found.look(at: scanResponse)
+    found.collect(from: scanResponse)
     return found.isEnough
   }
 }
 
 /// Which of a filter's conditions a device's data meet.
-private struct Findings {
+private struct MatchedFields {
   let filter: ScanFilter
   /// Those of the filter's services that are named.
   var named: [BluetoothUUID] = []
@@ -92,20 +92,20 @@ private struct Findings {
       && (filter.services.isEmpty || !named.isEmpty || filter.services.contains { overflow.contains($0) })
   }
 
-  mutating func look(at data: Span<UInt8>) {
+  mutating func collect(from data: Span<UInt8>) {
     var cursor = ADCursor(Octets(0, data.count))
     while let structure = cursor.next(in: data) {
       let octets = data.extracting(structure.data.range)
       switch structure.type {
       case .completeLocalName, .shortenedLocalName:
-        look(atName: octets, isComplete: structure.type == .completeLocalName)
-      case .manufacturerData: look(atManufacturerData: octets)
-      default: if let list = structure.type.uuidList { look(at: list, octets) }
+        collect(name: octets, isComplete: structure.type == .completeLocalName)
+      case .manufacturerData: collect(manufacturerData: octets)
+      default: if let list = structure.type.uuidList { collect(uuids: octets, list) }
       }
     }
   }
   /// A list that ends within a UUID is ignored.
-  private mutating func look(at list: ADType.UUIDList, _ octets: Span<UInt8>) {
+  private mutating func collect(uuids octets: Span<UInt8>, _ list: ADType.UUIDList) {
     let wanted = list.kind == .services ? filter.services : filter.solicitedServices
     guard !wanted.isEmpty, octets.count % list.width == 0 else { return }
     let found = list.uuids(Octets(0, octets.count).array(in: octets)).filter(wanted.contains)
@@ -114,7 +114,7 @@ private struct Findings {
     case .solicited: if !found.isEmpty { hasSolicited = true }
     }
   }
-  private mutating func look(atName octets: Span<UInt8>, isComplete: Bool) {
+  private mutating func collect(name octets: Span<UInt8>, isComplete: Bool) {
     switch filter.name {
     case .exact(let name):
       if isComplete, octets.count == name.utf8.count, octets.begins(name.utf8) { hasName = true }
@@ -122,7 +122,7 @@ private struct Findings {
     case nil: break
     }
   }
-  private mutating func look(atManufacturerData octets: Span<UInt8>) {
+  private mutating func collect(manufacturerData octets: Span<UInt8>) {
     if let wanted = filter.manufacturer, octets.count >= 2 {
       let company = UInt16(octets[0]) | UInt16(octets[1]) << 8
       if company == wanted.companyIdentifier, octets.extracting(2..<octets.count).begins(wanted.dataPrefix) {

@@ -94,9 +94,9 @@ extension Server {
         clients[index].configurations[slot] = []
         effects.append(.subscriptionChanged(clients[index].bearers[0], removed.value, []))
       }
-      clients[index].prepared.overtake(range)
+      clients[index].prepared.serviceRemoved(range)
     }
-    for index in 0..<sessions.count { sessions[index].executing.overtake(range) }
+    for index in 0..<sessions.count { sessions[index].executing.serviceRemoved(range) }
     changed(concerned, from: hash)
     return range
   }

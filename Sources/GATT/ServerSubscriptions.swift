@@ -69,14 +69,14 @@ struct PreparedWrites: ~Copyable {
   }
   var runs = UniqueArray<Run>()
   var bytes = UniqueArray<UInt8>()
-  /// The first attribute in the queue whose service has changed since. Vol 3, Part F, §3.4.6.3.
-  private(set) var overtaken: AttributeHandle?
+  /// The first attribute in the queue whose service has been removed since. Vol 3, Part F, §3.4.6.3.
+  private(set) var removedHandle: AttributeHandle?
 
   /// The service within `range` has been removed.
-  mutating func overtake(_ range: HandleRange) {
-    if overtaken != nil { return }
+  mutating func serviceRemoved(_ range: HandleRange) {
+    if removedHandle != nil { return }
     for index in runs.indices where range.contains(runs[index].handle) {
-      overtaken = runs[index].handle
+      removedHandle = runs[index].handle
       return
     }
   }
@@ -104,7 +104,7 @@ struct PreparedWrites: ~Copyable {
     return end
   }
   mutating func removeAll() {
-    overtaken = nil
+    removedHandle = nil
     runs.removeAll(keepingCapacity: true)
     bytes.removeAll(keepingCapacity: true)
   }

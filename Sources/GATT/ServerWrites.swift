@@ -141,7 +141,7 @@ extension Server {
   /// Checks every write of the queue. Returns how many of them the application must agree to.
   private mutating func check(_ queue: borrowing PreparedWrites, _ session: Int) throws(Refusal) -> Int {
     // §3.4.6.3: writes prepared for the database before a change must not reach the new one.
-    if let handle = queue.overtaken { throw Refusal(handle, .databaseOutOfSync) }
+    if let handle = queue.removedHandle { throw Refusal(handle, .databaseOutOfSync) }
     var questions = 0
     for index in queue.runs.indices {
       let run = queue.runs[index]

@@ -14,12 +14,12 @@ extension ReplayRun {
     guard let id = live[link]?.id, let opcode = recorded.first else { return }
     if opcode == 0x52 || opcode == 0xD2 {
       // A question that waits for an answer holds commands back.
-      settle(link)
+      answerUnrecordedRequests(link)
       writeCommand(recorded, link, id)
       return compare(recorded, .client, link)
     }
     guard ReplayStream.isRequest(opcode) else { return compare(recorded, .client, link) }
-    settle(link, until: step)
+    answerUnrecordedRequests(link, until: step)
     if let ours = front(.client, link) {
       // Both hosts continue the same operation, or one does not as it should.
       if ours == recorded || !Self.isDiscovery(ours[0]) || isSameWalk(ours, recorded)
@@ -32,7 +32,7 @@ extension ReplayRun {
     pump()
     if Self.isDiscovery(opcode), let ours = front(.client, link), ours != recorded {
       // Our client begins the same discovery otherwise.
-      settle(link)
+      answerUnrecordedRequests(link)
       return skip(.discovery)
     }
     compare(recorded, .client, link)
@@ -50,7 +50,7 @@ extension ReplayRun {
 
   /// Answers the questions of our client that the recorded one does not ask next: the trace has no answers for them.
   /// `until`: the step of the recorded host's next request, if that is the current one.
-  mutating func settle(_ link: Int, until current: Int? = nil) {
+  mutating func answerUnrecordedRequests(_ link: Int, until current: Int? = nil) {
     var left = Self.mostQuestions
     while left > 0, let ours = front(.client, link), Self.isDiscovery(ours[0]) {
       left -= 1

@@ -351,7 +351,7 @@ struct ReplayRun: ~Copyable {
       guard let pdu = peersPDU(current.payload, link) else { return }
       if pdu != current.payload {
         feed(pdu, on: .securityManager, of: link)
-        return settle(link)
+        return answerUnrecordedRequests(link)
       }
     case .server where isDemand(current.payload): prepareForDemand(link)
     // Answers to what our host has not asked.
@@ -359,7 +359,7 @@ struct ReplayRun: ~Copyable {
     default: break
     }
     feed()
-    settle(link)
+    answerUnrecordedRequests(link)
   }
 
   /// A server has refused a request for lack of security. Vol 3, Part C, §10.3.2.

@@ -23,7 +23,7 @@ import Testing
     let cost = handle == nil ? 4 : 2
     for seed in UInt64(0)..<10 {
       var chance = SplitMix64(seed: seed), model: [(value: [UInt8], handle: AttributeHandle)] = []
-      var (isRefused, isAwaited, wakes, edges) = (false, false, 0, 0)
+      var (isRefused, isDrainScheduled, wakes, edges) = (false, false, 0, 0)
       let woken = Atomic(0), called = Atomic(0)
       let port = port(
         capacity, of: handle, onReady: { called.add(1, ordering: .relaxed) },
@@ -45,8 +45,8 @@ import Testing
           fences.remove(at: Int.random(in: 0..<fences.count, using: &chance))
           guard isStopped, fences.first?.values != 0 else { break }
           isStopped = false
-          isAwaited = !model.isEmpty
-          if isAwaited { wakes += 1 }
+          isDrainScheduled = !model.isEmpty
+          if isDrainScheduled { wakes += 1 }
         case 0: port.mtuChanged(Int.random(in: 23...600, using: &chance))
         case 1:
           let gone = AttributeHandle(rawValue: UInt16.random(in: 0..<4, using: &chance))
@@ -71,8 +71,8 @@ import Testing
           #expect(port.offer(value, to: handle) == fits)
           if fits {
             model.append((kept, handle))
-            if !isAwaited { wakes += 1 }
-            isAwaited = true
+            if !isDrainScheduled { wakes += 1 }
+            isDrainScheduled = true
           } else {
             isRefused = true
           }
@@ -98,7 +98,7 @@ import Testing
             model.removeFirst()
             for index in fences.indices { fences[index].values -= 1 }
           }
-          isAwaited = !model.isEmpty
+          isDrainScheduled = !model.isEmpty
           #expect(left == (model.isEmpty ? .nothing : .more))
           takeEdge()
         }

@@ -45,7 +45,7 @@ import Testing
     }
     let probe = Probe(adapter)
     try await probe.state(.unsupported("no such thing."))
-    try await probe.settle()
+    try await probe.waitForEvents()
     #expect(attempts.left == 0)
     #expect(try await adapter.eventLoop.submit { if case .hopeless = adapter.core.phase { true } else { false } }.get())
     #expect(try await probe.errorCode { .readRSSI($0, UUID()) } == .notStarted)
@@ -108,7 +108,7 @@ import Testing
     let first = try await Probe.poweredOn(adapter), second = try await Probe.poweredOn(adapter)
     #expect(try await room.radio.eventLoop.submit { room.radio.controllerCount }.get() == 1)
     first.session.close()
-    try await second.settle()
+    try await second.waitForEvents()
     #expect(try await room.radio.eventLoop.submit { room.radio.controllerCount }.get() == 1)
     let count = try await first.history().count
     second.session.close()

@@ -345,7 +345,7 @@ struct CoreLab {
     _ = try await link.discover()
     #expect(try await link.read(try await link.characteristic(pulse.location)) == [2])
     ward.adapter.move(app, to: .background)
-    try await other.settle()
+    try await other.waitForEvents()
     for handle in [pulse.location, pulse.control] {
       let characteristic = try await link.characteristic(handle)
       #expect(
@@ -358,7 +358,7 @@ struct CoreLab {
         == .unlikelyError)
     #expect(try await link.read(try await link.characteristic(open.location)) == [2])
     ward.adapter.move(app, to: .foreground)
-    try await probe.settle()
+    try await probe.waitForEvents()
     #expect(try await link.read(try await link.characteristic(pulse.location)) == [2])
   }
 

@@ -255,12 +255,12 @@ struct BrokerWorld {
   /// The end: the host fails no more, and all sessions release everything.
   private mutating func calmDown() {
     isCalm = true
-    settle()
+    runToRest()
     faults.expect(life == .running || !sessions.contains(where: \.isOpen), "the controller was not opened again")
     for index in sessions.indices where sessions[index].isOpen {
       while !sessions[index].requests.isEmpty { answerOne(of: index) }
     }
-    settle()
+    runToRest()
     for session in sessions where session.isOpen {
       faults.expect(session.waiting.isEmpty, "\(session.id) still waits for \(session.waiting)")
       for peer in Self.present {
@@ -282,10 +282,10 @@ struct BrokerWorld {
     // One session stays, so that the host stays open: nothing of the others remains.
     addSession()
     for index in sessions.indices.dropLast() where sessions[index].isOpen { close(index) }
-    settle()
+    runToRest()
     for link in links.keys.sorted(by: { $0.rawValue < $1.rawValue }) { happen(.linkDown(link, .connectionTimeout)) }
     drain()
-    settle()
+    runToRest()
     let central = core.central, serving = core.serving
     faults.expect(core.sessions.ids.count == 1 && core.links.all.isEmpty, "sessions or links are left")
     faults.expect(
@@ -298,12 +298,12 @@ struct BrokerWorld {
     faults.expect(
       outstanding.isEmpty && scans.isEmpty && sets.isEmpty, "the host goes on with \(outstanding) \(scans) \(sets)")
     close(sessions.count - 1)
-    settle()
+    runToRest()
     faults.expect(life == .none && core.timers.isEmpty, "the host is not closed: \(life)")
     if case .idle = core.phase {} else { faults.expect(false, "the core is \(core.phase)") }
   }
   /// Until there are no timers.
-  private mutating func settle() {
+  private mutating func runToRest() {
     for _ in 0..<100_000 { if !faults.all.isEmpty || !pass() { return } }
     faults.expect(false, "it does not come to rest")
   }

@@ -54,7 +54,7 @@ import Testing
       log.firstIndex { if case .discovered(let found) = $0 { found.name == "Other" } else { false } })
     #expect(!log[turn...].contains { if case .discovered(let found) = $0 { found.peer == peer } else { false } })
     one.send(.stopScan)
-    try await one.settle()
+    try await one.waitForEvents()
     let count = try await one.history().count
     two.send(.scan(services: [], solicitedServices: [], allowsDuplicates: true))
     for _ in 0..<5 { try await two.wait("discovery") { if case .discovered = $0 { true } else { nil } } }
@@ -224,7 +224,7 @@ import Testing
     for (index, id) in ids.enumerated() { one.send(.setNotifying(id, peer, sensor.measurement, index % 2 == 0)) }
     for id in ids { _ = try await one.completion(of: id).get() }
     two.session.close()
-    try await one.settle()
+    try await one.waitForEvents()
     var configurations: [ClientCharacteristicConfiguration] = []
     for try await event in changes {
       guard case .subscriptionChanged(_, sensor.measurement, let configuration) = event else { continue }

@@ -70,7 +70,7 @@ import Testing
               }
             }.get()
           }
-          try await probe.settle()
+          try await probe.waitForEvents()
         }
       }
     }
@@ -84,7 +84,7 @@ import Testing
           && adapter.core.sessions.ids.allSatisfy { adapter.core.sessions[$0]?.interests.isEmpty == true }
       }.get()
     }
-    for probe in probes { try await probe.settle() }
+    for probe in probes { try await probe.waitForEvents() }
 
     var successes = 0
     for probe in all {

@@ -63,7 +63,7 @@ import Testing
       }
     }
     #expect(error?.code == .pairing && error?.status == .pinOrKeyMissing && !isReconnecting)
-    try await probe.settle()
+    try await probe.waitForEvents()
     #expect(try await probe.adapter.eventLoop.submit { probe.adapter.core.links.all.isEmpty }.get())
     withExtendedLifetime(host) {}
   }
@@ -79,10 +79,10 @@ import Testing
     one.send(.cancelConnection(peer))
     two.send(.cancelConnection(peer))
     two.send(.connect(peer, ConnectOptions()))
-    try await two.settle()
+    try await two.waitForEvents()
     try await host.advertiseAsSensor()
     try await two.connected(peer)
-    try await one.settle()
+    try await one.waitForEvents()
     #expect(!(try await one.history().contains { if case .connected = $0 { true } else { false } }))
     // A session may cancel a connection that it never requested; no event follows.
     func ends() async throws -> Int {
@@ -91,7 +91,7 @@ import Testing
     let count = try await ends()
     one.send(.cancelConnection(UUID()))
     one.send(.cancelConnection(UUID(PeerID(PeerAddress(DeviceAddress(5), .public)))))
-    try await one.settle()
+    try await one.waitForEvents()
     #expect(try await ends() == count)
   }
   @Test func foreignIdentifiers() async throws {
@@ -141,7 +141,7 @@ import Testing
     #expect(end.error != nil && !end.isReconnecting)
     one.send(.cancelConnection(peer))
     #expect(try await one.disconnected(peer).error == nil)
-    try await two.settle()
+    try await two.waitForEvents()
     #expect(try await two.history().filter { if case .disconnected = $0 { true } else { false } }.count == 1)
   }
   /// A silent device: the link times out, and its end covers the requests that waited on it.
@@ -154,7 +154,7 @@ import Testing
     await host.close()
     for id in ids { probe.send(.read(id, peer, sensor.long)) }
     try await probe.disconnected(peer)
-    try await probe.settle()
+    try await probe.waitForEvents()
     let events = try await probe.history()
     let end = try #require(events.firstIndex { if case .disconnected = $0 { true } else { false } })
     for (index, event) in events.enumerated() {
@@ -280,9 +280,9 @@ import Testing
       }.get()
     }
     probe.send(.connect(peer, ConnectOptions()))
-    try await probe.settle()
+    try await probe.waitForEvents()
     try await isDown(1001, .connectionFailedToBeEstablished)
-    try await probe.settle()
+    try await probe.waitForEvents()
     #expect(try await adapter.eventLoop.submit { adapter.core.central.reaches[absent] != nil }.get())
     let events = try await probe.history().filter {
       switch $0 {

@@ -56,14 +56,14 @@ struct ModelHost {
     }
     return true
   }
-  mutating func settle() { while step() {} }
+  mutating func runToRest() { while step() {} }
   /// Until there are no timers.
   mutating func passTime() {
     while let deadline = core.deadline {
       now = deadline
       core.expire(now: now)
       drain()
-      settle()
+      runToRest()
     }
   }
 

@@ -59,7 +59,7 @@ import Testing
       peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random)))
     probe.send(.connect(peer, ConnectOptions()))
     try await eventually { refusals.made.load(ordering: .relaxed) > 0 }
-    for _ in 0..<20 { try await probe.settle() }
+    for _ in 0..<20 { try await probe.waitForEvents() }
     #expect(refusals.made.load(ordering: .relaxed) == 1)
     // It can still be cancelled.
     probe.send(.cancelConnection(peer))

@@ -156,7 +156,7 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   }
 
   /// Waits for events on their way to the session, by a round trip through the adapter.
-  func settle() async throws {
+  func waitForEvents() async throws {
     let id = newID()
     send(.readRSSI(id, UUID()))
     _ = try await completion(of: id)

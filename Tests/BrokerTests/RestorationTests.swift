@@ -228,7 +228,7 @@ import Testing
     await lock.disconnectAll()
     try await first.disconnected(device)
     first.send(.connect(device, ConnectOptions()))
-    try await first.settle()
+    try await first.waitForEvents()
     log.add("disconnected, waiting")
     await withCheckedContinuation { done in
       adapter.end(app) { isKept in
@@ -266,7 +266,7 @@ import Testing
     // The first process's session has no effect any more.
     first.send(.cancelConnection(device))
     first.session.close()
-    try await second.settle()
+    try await second.waitForEvents()
     #expect(try await !second.history().contains { if case .disconnected = $0 { true } else { false } })
     #expect(
       log.all == [

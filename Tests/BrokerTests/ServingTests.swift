@@ -51,7 +51,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     a.send(.setValue(first.location, Data([1, 2, 3])))
     // It cannot remove another session's service.
     a.send(.setValue(second.location, Data([9])))
-    try await a.settle()
+    try await a.waitForEvents()
     #expect(try await link.read(first.location) == [1, 2, 3])
     #expect(try await link.read(second.location) == [2])
   }
@@ -174,7 +174,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     // No other session can answer it.
     stranger.send(.respond(read.id, central: read.central, Data([6, 6, 6])))
     stranger.send(.reject(read.id, central: read.central, .unlikelyError))
-    try await stranger.settle()
+    try await stranger.waitForEvents()
     session.send(.respond(read.id, central: read.central, Data(long)))
     session.send(.respond(read.id, central: read.central, Data([1])))
     session.send(.reject(read.id, central: read.central, .unlikelyError))
@@ -275,7 +275,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     }
     #expect(error == .unlikelyError)
     for session in [a, b] {
-      try await session.settle()
+      try await session.waitForEvents()
       #expect(!(try await session.history()).contains { if case .writeRequested = $0 { true } else { false } })
     }
   }
@@ -319,7 +319,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     }.get()
     try await ended(request.id)
     session.send(.respond(request.id, central: request.central, Data([1])))
-    try await session.settle()
+    try await session.waitForEvents()
     try await link.disconnect()
     #expect(await read.value == nil)
     let second = try await ward.link()
@@ -377,7 +377,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
         await link.attError { link throws(BluetoothError) in _ = try await link.subscribe(to: characteristic) }
           == .insufficientAuthentication)
     }
-    try await session.settle()
+    try await session.waitForEvents()
     #expect(
       !(try await session.history()).contains {
         switch $0 {
@@ -442,7 +442,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     session.send(.respond(ServerRequest(rawValue: 1), central: UUID(), nil))
     session.send(.setDesiredLatency(UUID(), .low))
     session.send(.removeService(AttributeHandle(rawValue: 1)))
-    try await session.settle()
+    try await session.waitForEvents()
     session.session.close()
   }
 }

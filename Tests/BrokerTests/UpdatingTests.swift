@@ -53,7 +53,7 @@ import Testing
     #expect(port.offer([1], to: pulse.measurement))
     try await link.disconnect()
     try await b.unsubscribed(from: other.measurement)
-    try await b.settle()
+    try await b.waitForEvents()
     #expect(b.session.port(.notification, of: peer) == nil && !port.offer([1], to: pulse.measurement))
     withExtendedLifetime(second) {}
   }
@@ -161,7 +161,7 @@ import Testing
       try await ward.link().disconnect()
     }
     session.send(.stopAdvertising)
-    try await session.settle()
+    try await session.waitForEvents()
     // Each is answered, and the last one holds.
     var codes: [BluetoothError.Code?] = []
     for round in 0..<5 {

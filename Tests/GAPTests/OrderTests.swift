@@ -154,7 +154,7 @@ private struct Caller: ~Copyable {
         bench.receive(data(0x40, [0x02, 64, 0]))
       default: break
       }
-      look()
+      takeOutputs()
     }
     if let fault = order.fault { Issue.record("seed \(seed): \(fault)") }
     let requests = requests, completed = completed, edges = edges, refusals = refusals
@@ -200,7 +200,7 @@ private struct Caller: ~Copyable {
     bench.receive(data(0x40, response))
   }
   /// Records the PDUs sent and the effects.
-  private mutating func look() {
+  private mutating func takeOutputs() {
     for effect in bench.effects {
       switch effect {
       case .readyToSend:
@@ -280,7 +280,7 @@ private struct Application: ~Copyable {
         bench.receive(data(0x40, [0x1E]))
       default: break
       }
-      look()
+      takeOutputs()
     }
     if let fault = order.fault { Issue.record("seed \(seed): \(fault)") }
     let edges = edges, refusals = refusals, isAsking = isAsking
@@ -316,7 +316,7 @@ private struct Application: ~Copyable {
     buffers -= count
     bench.receive(completedPackets(0x40, UInt16(count)))
   }
-  private mutating func look() {
+  private mutating func takeOutputs() {
     for effect in bench.effects {
       switch effect {
       case .readyToSend:

@@ -58,7 +58,7 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     same(bench.takeTexts(), ["discovered: 03 09 41 42"])
   }
   /// An advertisement held for its response is not reported after stopScan either.
-  @Test("S111: after stopScan nothing received before is discovered") func notWhatIsHeld() {
+  @Test("S111: after stopScan nothing received before is discovered") func stoppedScanReportsNothing() {
     var bench = Bench.scanning()
     bench.receive(report(adv, Bench.peer, [2, 1, 6]))
     bench.stop()

@@ -110,7 +110,7 @@ private final class Hostile {
   func run() {
     for _ in 0..<number(1...24) {
       step()
-      look()
+      checkBounds()
       if closure != nil { break }
     }
     finish()
@@ -264,7 +264,7 @@ private final class Hostile {
   }
 
   /// Bounds of memory, and of time.
-  private func look() {
+  private func checkBounds() {
     if let indicatedAt, closure == nil, bearer.deadline.map({ $0 > indicatedAt + .seconds(30) }) == true {
       fail("a late deadline")
     }

@@ -66,10 +66,10 @@ private struct Subject: ~Copyable {
     let honest = isHonest ? Int.random(in: 0..<steps, using: &chance) : 0
     for step in 0..<steps {
       if step < honest { exchange() } else { disturb() }
-      look()
+      takeEffects()
     }
     machine.linkClosed(now: now)
-    look()
+    takeEffects()
     if open != 0 { wrong.append("\(open) without an end") }
     if machine.takePDU(now) != nil { wrong.append("a PDU after the end of the link") }
   }
@@ -135,7 +135,7 @@ private struct Subject: ~Copyable {
       machine.receive(pdu.span, now: now, using: &chance)
     }
   }
-  private mutating func look() {
+  private mutating func takeEffects() {
     while let effect = machine.nextEffect() {
       switch effect {
       case .requestConsent, .considerIdentity:

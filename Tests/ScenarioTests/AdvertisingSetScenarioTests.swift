@@ -299,10 +299,10 @@ private struct WishChaos: ~Copyable {
       if Int.random(in: 0..<3, using: &chance) == 0 { connect() }
       if Int.random(in: 0..<3, using: &chance) == 0 { disconnect() }
       world.run(for: .milliseconds(Int.random(in: 0...15, using: &chance)))
-      look()
+      takeReports()
       if step % 10 == 9 {
         world.run(for: .milliseconds(300))
-        look()
+        takeReports()
         #expect(pending.isEmpty, title)
       }
     }
@@ -311,7 +311,7 @@ private struct WishChaos: ~Copyable {
       disconnect(all: true)
       world.run(for: .seconds(2))
     }
-    look()
+    takeReports()
     #expect(pending.isEmpty, title)
     same(Set(world.readHost(0) { $0.advertisingSets }), Set(wanted.keys))
     world.withHost(2) { host, now in
@@ -362,7 +362,7 @@ private struct WishChaos: ~Copyable {
       pending.insert(id)
     }
     world.withHost(0) { host, _ in host.drain() }
-    look()
+    takeReports()
     // A set that was ending has made room, and its end has been reported.
     #expect(wanted.count <= capacity, title)
   }
@@ -398,7 +398,7 @@ private struct WishChaos: ~Copyable {
     }
   }
   /// Reports since the last check: an outcome for each request, and ends.
-  private mutating func look() {
+  private mutating func takeReports() {
     for (id, words) in world.readHost(0, { $0.advertisingReports }) {
       for word in words[(wordsSeen[id] ?? 0)...] {
         pending.remove(id)

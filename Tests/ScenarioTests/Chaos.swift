@@ -89,7 +89,7 @@ struct Chaos: ~Copyable {
       }
       let pause = Int.random(in: 0..<8, using: &chance) == 0 ? 200 : 15
       world.run(for: .milliseconds(Int.random(in: 0...pause, using: &chance)))
-      look()
+      checkAir()
     }
   }
 
@@ -265,7 +265,7 @@ struct Chaos: ~Copyable {
 
   // MARK: Invariants
 
-  private mutating func look() {
+  private mutating func checkAir() {
     let records = world.air.takeRecords()
     trace.check(records)
     if keepsLog { log += records }
@@ -295,7 +295,7 @@ struct Chaos: ~Copyable {
     }
     // Longer than the supervision time-outs of all latencies: a link without its other end times out meanwhile.
     world.run(for: .seconds(8))
-    look()
+    checkAir()
     faults += trace.faults
     for host in 0..<world.hostCount { faults += check(host) }
     return faults

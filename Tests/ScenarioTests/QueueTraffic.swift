@@ -278,11 +278,11 @@ struct QueueTraffic: ~Copyable {
   private mutating func pass(_ time: Duration) {
     if case .stepLimit = world.run(for: time) { faults.append("somebody talks without end") }
     for record in world.air.takeRecords() {
-      for sight in frames.read(record) { look(at: sight, record) }
+      for sight in frames.read(record) { observe(sight, record) }
     }
     pair()
-    for host in 0..<world.hostCount { lookAtArrivals(host) }
-    for end in ends.indices where ends[end].isUp { look(at: end) }
+    for host in 0..<world.hostCount { checkArrivals(host) }
+    for end in ends.indices where ends[end].isUp { check(end: end) }
     // The promise of an edge: a value of the MTU is accepted at once.
     for end in ends.indices where ends[end].isUp && ends[end].hasNewEdge && ends[end].link != nil && !isAsking(end) {
       ends[end].hasNewEdge = false
@@ -301,7 +301,7 @@ struct QueueTraffic: ~Copyable {
       $0.isUp && $0.handle == stream.handle && world.controller(of: $0.host) == stream.controller
     }
   }
-  private mutating func look(at sight: AirFrames.Sight, _ record: PacketRecord) {
+  private mutating func observe(_ sight: AirFrames.Sight, _ record: PacketRecord) {
     switch sight {
     case .reset: break
     case .fault(let text): faults.append("\(record.time): \(text)")
@@ -402,7 +402,7 @@ struct QueueTraffic: ~Copyable {
     }
   }
   /// The PDUs that arrive equal those sent on that link, in order.
-  private mutating func lookAtArrivals(_ host: Int) {
+  private mutating func checkArrivals(_ host: Int) {
     let all = world.readHost(host) { $0.values }, handles = values
     defer { seen[host] = all.count }
     for (link, handle, value, isIndication) in all[seen[host]...] where !isIndication {
@@ -419,7 +419,7 @@ struct QueueTraffic: ~Copyable {
       ends[end].arrived += 1
     }
   }
-  private mutating func look(at end: Int) {
+  private mutating func check(end: Int) {
     guard let link = ends[end].link else { return }
     let (mtu, edges, isUp) = world.readHost(ends[end].host) { host in
       (host.core.mtu(of: link), host.edges[link] ?? 0, host.links.contains(link))

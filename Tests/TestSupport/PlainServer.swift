@@ -70,7 +70,7 @@ public struct PlainServer {
   /// The prepare queue. A part that continues the one before is merged with it.
   private var prepared: [(handle: Int, offset: Int, part: [UInt8])] = []
   /// The first attribute in the queue whose service was removed.
-  private var overtaken: Int?
+  private var removedHandle: Int?
 
   public init() {}
 
@@ -85,7 +85,7 @@ public struct PlainServer {
       application[row.handle] = nil
     }
     attributes.removeAll { range.contains($0.handle) }
-    overtaken = overtaken ?? prepared.first { range.contains($0.handle) }?.handle
+    removedHandle = removedHandle ?? prepared.first { range.contains($0.handle) }?.handle
   }
   public mutating func add(_ more: [Attribute]) {
     attributes += more
@@ -384,9 +384,9 @@ public struct PlainServer {
   /// §3.4.6.3: all or nothing, and then the queue is empty.
   private mutating func execute(_ flags: UInt8) throws(PlainError) -> [UInt8] {
     guard flags <= 1 else { throw PlainError(0, 0x04) }
-    let queue = prepared, gone = overtaken
+    let queue = prepared, gone = removedHandle
     prepared = []
-    overtaken = nil
+    removedHandle = nil
     if flags == 0 { return [0x19] }
     if let gone { throw PlainError(gone, 0x12) }
     var ends: [Int: Int] = [:], asked: [(handle: Int, offset: Int, part: [UInt8])] = []
