@@ -121,11 +121,15 @@ let package = Package(
         "BindruneTransport", "BindruneSimulator", system, .product(name: "Logging", package: "swift-log"),
       ] + nio,
       swiftSettings: settings),
+    // What a tool needs of the daemon: it links no broker for that.
+    .target(
+      name: "BindruneControl", dependencies: ["BindruneTransport", "BindruneSystem", "BindruneWire", system],
+      path: "Sources/Control", swiftSettings: settings),
     .target(
       name: "BindruneBroker",
       dependencies: [
-        "Bindrune", "GATT", "ATT", "HCI", "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneWire",
-        "CBluetooth", deque, system,
+        "BindruneControl", "Bindrune", "GATT", "ATT", "HCI", "BindruneSystem", "BindruneAdapters", "BindruneTransport",
+        "BindruneWire", "CBluetooth", deque, system,
         .product(name: "Logging", package: "swift-log"),
         .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
       ] + nio,
@@ -141,7 +145,7 @@ let package = Package(
       name: "BindruneTool",
       dependencies: [
         "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneSystem", "BindruneAdapters",
-        "BindruneTransport", "BindruneSimulator",
+        "BindruneTransport", "BindruneControl", "BindruneSimulator",
         "BindruneConformance", "BindruneCapture", "BindruneTrace", "BindruneReplay", "BindruneReport",
         system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -152,7 +156,7 @@ let package = Package(
     .executableTarget(
       name: "BindruneDaemon",
       dependencies: [
-        "BindruneBroker", "BindruneSystem", "BindruneTransport", "BindruneWire",
+        "BindruneBroker", "BindruneControl", "BindruneSystem", "BindruneTransport", "BindruneWire",
         .product(name: "NIOHTTP1", package: "swift-nio"),
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
@@ -280,8 +284,8 @@ let package = Package(
     .testTarget(
       name: "BrokerTests",
       dependencies: [
-        "BindruneBroker", "Bindrune", "GATT", "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneWire",
-        "TestSupport",
+        "BindruneBroker", "BindruneControl", "Bindrune", "GATT", "BindruneSystem", "BindruneAdapters",
+        "BindruneTransport", "BindruneWire", system, "TestSupport",
       ] + nio,
       swiftSettings: settings),
     .testTarget(
@@ -307,7 +311,8 @@ let package = Package(
       dependencies: [
         "BindruneTool", "GAP", "GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneWire", "BindruneToolbox",
         "BindruneSimulator", "BindruneTrace", "BindruneCapture", "BindruneConformance", "BindruneSystem",
-        "BindruneAdapters", "BindruneTransport", "BindruneReplay", "BindruneReport", "Bindrune", "BindruneBroker",
+        "BindruneAdapters", "BindruneTransport", "BindruneControl", "BindruneReplay", "BindruneReport", "Bindrune",
+        "BindruneBroker",
         "CoreBluetooth", "TestSupport", system,
       ],
       swiftSettings: settings),

@@ -1,3 +1,4 @@
+import BindruneControl
 import BindruneTransport
 
 /// Where a manager's session is: in this process, or with bindruned. See `DaemonSocket`.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BindruneBroker
+import BindruneControl
 import BindruneSystem
 import BindruneTransport
 import BindruneWire

@@ -85,7 +85,7 @@ package struct AdapterChoice: Equatable, Sendable {
     return file.adapter.map { ($0.value, $0.place) }
   }
   /// The same text for a program that may also use an adapter of bindruned. Throws as `init`.
-  static func named(
+  package static func named(
     _ adapter: String?, environment: (String) -> String?, read: (String) throws -> String?
   ) throws(TransportError) -> String? {
     named(adapter, environment, try file(environment, read))?.text

@@ -1,3 +1,4 @@
+import BindruneControl
 import BindruneSystem
 import BindruneTransport
 import BindruneWire

@@ -1,6 +1,7 @@
 import ATT
 import BindruneCapture
 import BindruneConformance
+import BindruneControl
 import BindruneReplay
 import BindruneReport
 import BindruneSimulator
@@ -23,7 +24,7 @@ import TestSupport
 let openings: [String: (@Sendable () throws -> Void)?] = [
   "BindruneWire": wire, "BindruneToolbox": toolbox, "HCI": hci, "L2CAP": l2cap, "ATT": att, "SMP": smp, "GATT": gatt,
   "GAP": gap, "BindruneSimulator": simulator, "BindruneCapture": capture, "BindruneSystem": system,
-  "BindruneAdapters": nil, "BindruneTransport": transport,
+  "BindruneAdapters": nil, "BindruneTransport": transport, "BindruneControl": control,
   "BindruneConformance": conformance, "BindruneTrace": trace, "BindruneReplay": replay, "BindruneReport": report,
   "Bindrune": nil, "BindruneBroker": nil, "CoreBluetooth": nil,
 ]
@@ -48,6 +49,15 @@ private func wire() throws {
   for field in Level.layout { print(field.label, "at bit", field.bit ?? -1) }
   let empty: [UInt8] = []
   do { _ = try WireDecoder.decode(Level.self, empty.span) } catch { print(error) }
+  // end
+}
+
+private func control() throws {
+  // example BindruneControl: BindruneControl
+  let control = DaemonControl.move(app: "com.example.belt", life: "suspended")
+  print(control.text.split(separator: "\t"))
+  print(try DaemonControl(text: control.text) == control)
+  do { try DaemonControl.list.ask(at: "/nowhere") { print($0) } } catch { print(error) }
   // end
 }
 

@@ -105,34 +105,8 @@ import Testing
     #expect(sentence() == nil)
   }
 
-  @Test("broker, or nothing and a socket that is there, is bindruned")
-  func theDaemon() throws {
-    func daemon(
-      _ adapter: String? = nil, _ environment: [String: String] = [:], _ files: [String: String] = [:],
-      there: Set<String> = []
-    ) throws -> DaemonSocket? {
-      try DaemonSocket.chosen(
-        adapter, environment: { environment[$0] ?? ["HOME": "/home/ada"][$0] }, read: { files[$0] }
-      ) { there.contains($0) }
-    }
-    let system = "/run/bindrune/apps.socket", own = "/run/user/7/bindrune-apps.socket"
-    let user = ["XDG_RUNTIME_DIR": "/run/user/7"]
-    #expect(try daemon() == nil)
-    #expect(try daemon(there: [system]) == DaemonSocket(path: system))
-    #expect(try daemon(nil, user, there: [system, own]) == DaemonSocket(path: own))
-    #expect(try daemon(nil, user, there: [system]) == DaemonSocket(path: system))
-    #expect(try daemon(nil, ["XDG_RUNTIME_DIR": "run"], there: [system, "run/bindrune-apps.socket"])?.path == system)
-    #expect(try daemon(nil, ["BINDRUNE_SOCKET": "/s"], there: [system]) == nil)
-    #expect(try daemon(nil, ["BINDRUNE_SOCKET": "/s"], there: ["/s"])?.path == "/s")
-    // What names a controller decides.
-    #expect(try daemon("hci0", there: [system]) == nil)
-    #expect(try daemon(nil, ["BINDRUNE_HCI": "sim"], there: [system]) == nil)
-    #expect(try daemon(nil, [:], [etc: "adapter = hci1"], there: [system]) == nil)
-    #expect(try daemon(nil, [:], [etc: "adapter = broker"])?.path == system)
-    #expect(try daemon("broker", ["BINDRUNE_HCI": "sim"]) == DaemonSocket(path: system))
-    #expect(try daemon(nil, ["BINDRUNE_HCI": "broker:hci1"]) == DaemonSocket(path: system, adapter: "hci1"))
-    #expect(throws: TransportError.self) { try daemon(nil, [:], [etc: "adapter"], there: [system]) }
-    // For a program that drives the controller itself.
+  /// `broker` is no controller: a program that drives one itself says so.
+  @Test func theDaemonIsNoController() {
     #expect(sentence("broker")?.contains("name a controller here") == true)
     #expect(sentence("broker:hci1")?.contains("name a controller here") == true)
   }

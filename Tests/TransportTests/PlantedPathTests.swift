@@ -146,21 +146,6 @@ import Testing
       #expect(sentence()?.contains("as other users may write to \(root): ") == true)
     }
   }
-  @Test func theUsersSocketOfTheDaemon() throws {
-    try withFolder { root in
-      let path = root + "/bindrune-apps.socket"
-      func chosen(_ variables: [String: String]) throws -> DaemonSocket? {
-        try DaemonSocket.chosen(environment: { variables[$0] }, read: { _ in nil }, isThere: { _ in true })
-      }
-      let own = try chosen(["XDG_RUNTIME_DIR": root])
-      #expect(own == DaemonSocket(path: path))
-      set(0o777, root)
-      #expect(throws: TransportError.self) { try chosen(["XDG_RUNTIME_DIR": root]) }
-      // What the user names may be another user's.
-      let named = try chosen(["XDG_RUNTIME_DIR": "/none", "BINDRUNE_SOCKET": path])
-      #expect(named == DaemonSocket(path: path))
-    }
-  }
   @Test func theFolderOfARadio() throws {
     try withFolder { root in
       set(0o700, root + "/a")

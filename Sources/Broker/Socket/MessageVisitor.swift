@@ -1,3 +1,4 @@
+import BindruneControl
 import BindruneTransport
 import BindruneWire
 import NIOCore

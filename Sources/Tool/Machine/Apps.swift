@@ -1,5 +1,6 @@
 import ArgumentParser
 import Bindrune
+import BindruneControl
 import BindruneTransport
 import BindruneWire
 import NIOPosix
