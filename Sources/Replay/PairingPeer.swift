@@ -1,6 +1,7 @@
 import BindruneToolbox
 import BindruneWire
 import GAP
+import HCI
 import SMP
 
 /// # PairingPeer
@@ -23,16 +24,16 @@ struct PairingPeer: Sendable {
     var hostsRandom: UInt128?, peersRandom: UInt128?
 
     mutating func note(_ pdu: [UInt8], isHosts: Bool) {
-      switch (pdu.first, pdu.count) {
-      case (0x01, 7): request = pdu
-      case (0x02, 7): response = pdu
-      case (0x0C, 65):
+      switch (pdu.code, pdu.count) {
+      case (PairingRequest.code, 7): request = pdu
+      case (PairingResponse.code, 7): response = pdu
+      case (PairingPublicKey.code, 65):
         let key = P256PublicKey(pdu)
         if isHosts { hostsKey = key } else { peersKey = key }
-      case (0x03, 17):
+      case (PairingConfirm.code, 17):
         let value = UInt128(pdu)
         if isHosts { hostsConfirm = value } else { peersConfirm = value }
-      case (0x04, 17):
+      case (PairingRandom.code, 17):
         let value = UInt128(pdu)
         if isHosts { hostsRandom = value } else { peersRandom = value }
       default: break
@@ -107,11 +108,11 @@ struct PairingPeer: Sendable {
   }
   private mutating func replaced(_ pdu: [UInt8], _ failure: PairingFailure?) -> [UInt8] {
     guard recorded.method != nil else { return pdu }
-    switch (pdu.first, pdu.count) {
-    case (0x0C, 65) where recorded.isSecureConnections: return key(pdu, failure)
-    case (0x03, 17): return confirm(pdu)
-    case (0x04, 17): return random(pdu, failure)
-    case (0x0D, 17) where recorded.isSecureConnections: return check(pdu, failure)
+    switch (pdu.code, pdu.count) {
+    case (PairingPublicKey.code, 65) where recorded.isSecureConnections: return key(pdu, failure)
+    case (PairingConfirm.code, 17): return confirm(pdu)
+    case (PairingRandom.code, 17): return random(pdu, failure)
+    case (PairingDHKeyCheck.code, 17) where recorded.isSecureConnections: return check(pdu, failure)
     default: return pdu
     }
   }
@@ -132,12 +133,12 @@ struct PairingPeer: Sendable {
   }
   private mutating func confirm(_ pdu: [UInt8]) -> [UInt8] {
     if let own = theirs.hostsConfirm, own == theirs.peersConfirm, let ours = ours.hostsConfirm {
-      return ours.pdu(0x03)
+      return ours.pdu(PairingConfirm.code)
     }
     let random = UInt128.random(using: &chance)
     guard let value = confirmValue(for: random) else { return pdu }
     committed = random
-    return value.pdu(0x03)
+    return value.pdu(PairingConfirm.code)
   }
   private func confirmValue(for random: UInt128) -> UInt128? {
     guard recorded.isSecureConnections else { return legacy(temporaryKey, random, ours, own: own) }
@@ -160,7 +161,7 @@ struct PairingPeer: Sendable {
     if recorded.isSecureConnections, let own = theirs.hostsRandom, own == theirs.peersRandom,
       let ours = ours.hostsRandom
     {
-      return ours.pdu(0x04)
+      return ours.pdu(PairingRandom.code)
     }
     let value = committed ?? .random(using: &chance)
     committed = nil
@@ -170,7 +171,7 @@ struct PairingPeer: Sendable {
       case .wrong: true
       case .unknown: failure == .confirmValueFailed
       }
-    return (isWrong ? value ^ 1 : value).pdu(0x04)
+    return (isWrong ? value ^ 1 : value).pdu(PairingRandom.code)
   }
   /// Whether the recorded peer's random number is that of its confirm value.
   private func verdict() -> Verdict {
@@ -202,7 +203,7 @@ struct PairingPeer: Sendable {
     if recorded.method == .outOfBand, recorded.peerHasData { r = ownData?.random.number ?? 0 }
     let ioCap = UInt32(features[3]) << 16 | UInt32(features[2]) << 8 | UInt32(features[1])
     let value = f6(derived.macKey, peers, hosts, r, ioCap, peer.number, own.number)
-    return (failure == .dhKeyCheckFailed ? value ^ 1 : value).pdu(0x0D)
+    return (failure == .dhKeyCheckFailed ? value ^ 1 : value).pdu(PairingDHKeyCheck.code)
   }
   private func dhKey(with key: P256PublicKey) -> DHKey? {
     do throws(InvalidPublicKey) { return try keyPair.dhKey(with: key) } catch { return nil }
@@ -217,7 +218,7 @@ struct RecordedPairing: Sendable {
   /// The reason with which the host ended it.
   private(set) var failure: PairingFailure?
   /// The PDU before that, of the peer's.
-  private(set) var failed: UInt8?
+  private(set) var failed: SMPCode?
   /// PDUs of the longest pairing, with keypress notifications: more is not looked at.
   private static var longest: Int { 256 }
 
@@ -228,28 +229,28 @@ struct RecordedPairing: Sendable {
       // A Peripheral's Security Request has led to an encryption. Vol 4, Part E, §7.7.65.5.
       if case .event = script.steps[index].kind, request == nil {
         let event = script.packets[script.steps[index].packets[0]].octets
-        if event.count > 3, event[1] == 0x3E, event[3] == 0x05 { return }
+        if case .leLongTermKeyRequest? = try? HCIEvent(event.span) { return }
       }
       guard script.steps[index].stream == .security else { continue }
       let isHosts = script.steps[index].direction == .fromHost, pdu = script.steps[index].payload
       left -= 1
       if left == 0 { return }
-      switch (pdu.first, pdu.count) {
-      case (0x01, _):
+      switch (pdu.code, pdu.count) {
+      case (PairingRequest.code, _):
         if request != nil || isHosts != isInitiator { return }
         request = pdu
-      case (0x02, 7) where isHosts != isInitiator: if response == nil { response = pdu }
-      case (0x0B, _) where request != nil && isHosts != isInitiator: return
-      case (0x0C, 65) where isHosts: hostsKey = P256PublicKey(pdu)
-      case (0x0C, 65): peersKey = P256PublicKey(pdu)
-      case (0x05, 2):
+      case (PairingResponse.code, 7) where isHosts != isInitiator: if response == nil { response = pdu }
+      case (SecurityRequest.code, _) where request != nil && isHosts != isInitiator: return
+      case (PairingPublicKey.code, 65) where isHosts: hostsKey = P256PublicKey(pdu)
+      case (PairingPublicKey.code, 65): peersKey = P256PublicKey(pdu)
+      case (PairingFailed.code, 2):
         // A refusal of a Security Request is not that of a pairing.
         if request == nil { continue }
         if isHosts { failure = PairingFailure(rawValue: pdu[1]) }
         return
       default: break
       }
-      if !isHosts { failed = pdu.first }
+      if !isHosts { failed = pdu.code }
     }
   }
 
@@ -295,7 +296,9 @@ struct RecordedPairing: Sendable {
       size: min(both.request.maximumEncryptionKeySize, both.response.maximumEncryptionKeySize))
   }
   /// The host refused what the features of both give, at once.
-  var isRefused: Bool { failure != nil && (isInitiator ? failed == 0x02 : failed == 0x01) }
+  var isRefused: Bool {
+    failure != nil && (isInitiator ? failed == PairingResponse.code : failed == PairingRequest.code)
+  }
 }
 
 extension P256PublicKey {
@@ -306,7 +309,7 @@ extension P256PublicKey {
   }
   fileprivate var pdu: [UInt8] {
     let (x, y) = (x.leastSignificantFirst, y.leastSignificantFirst)
-    return [0x0C] + x.span.array + y.span.array
+    return [PairingPublicKey.code.rawValue] + x.span.array + y.span.array
   }
 }
 extension UInt128 {
@@ -315,9 +318,9 @@ extension UInt128 {
     let octets = Array(pdu[1..<17])
     self.init(leastSignificantFirst: octets.span)
   }
-  fileprivate func pdu(_ code: UInt8) -> [UInt8] {
+  fileprivate func pdu(_ code: SMPCode) -> [UInt8] {
     let octets = leastSignificantFirst
-    return [code] + octets.span.array
+    return [code.rawValue] + octets.span.array
   }
 }
 extension [UInt8] {

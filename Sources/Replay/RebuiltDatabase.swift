@@ -65,11 +65,14 @@ struct RebuiltDatabase: Sendable {
     for (index, step) in script.steps.enumerated() {
       if case .event = step.kind, let link = step.link {
         let octets = script.packets[step.packets[0]].octets
-        // Encryption Change, with success and encryption on; the end of the link. Vol 4, Part E, §7.7.8, §7.7.5.
-        if octets[1] == 0x08 || octets[1] == 0x59, octets.count >= 7, octets[3] == 0, octets[6] > 0 {
+        switch try? HCIEvent(octets.span) {
+        case .encryptionChange(let event) where event.status == .success && event.encryptionEnabled != 0:
           encrypted.insert(link)
+        case .encryptionChangeV2(let event) where event.status == .success && event.encryptionEnabled != 0:
+          encrypted.insert(link)
+        case .disconnectionComplete: encrypted.remove(link)
+        default: break
         }
-        if octets[1] == 0x05 { encrypted.remove(link) }
       }
       guard step.direction == .fromHost else { continue }
       isEncrypted = step.link.map { encrypted.contains($0) } ?? false
@@ -81,7 +84,9 @@ struct RebuiltDatabase: Sendable {
       case .values:
         let pdu = step.payload
         learn(sent: pdu)
-        if pdu.count == 7, pdu[0] == 0x1D, pdu.little16(3) > 0, pdu.little16(3) <= pdu.little16(5) {
+        if pdu.count == 7, pdu.opcode == HandleValueIndication.opcode, pdu.little16(3) > 0,
+          pdu.little16(3) <= pdu.little16(5)
+        {
           indications.append((index, pdu.little16(1), pdu.little16(3)...pdu.little16(5)))
         }
       default: break
@@ -90,10 +95,10 @@ struct RebuiltDatabase: Sendable {
   }
 
   private mutating func learn(sent pdu: [UInt8]) {
-    switch pdu[0] {
-    case 0x1B where pdu.count >= 3: sent[pdu.little16(1), default: 0] |= 1
-    case 0x1D where pdu.count >= 3: sent[pdu.little16(1), default: 0] |= 2
-    case 0x23: for (handle, _) in Self.tuples(pdu) { sent[handle, default: 0] |= 1 }
+    switch pdu.opcode {
+    case HandleValueNotification.opcode where pdu.count >= 3: sent[pdu.little16(1), default: 0] |= 1
+    case HandleValueIndication.opcode where pdu.count >= 3: sent[pdu.little16(1), default: 0] |= 2
+    case MultipleHandleValueNotification.opcode: for (handle, _) in Self.tuples(pdu) { sent[handle, default: 0] |= 1 }
     default: break
     }
   }
@@ -110,31 +115,31 @@ struct RebuiltDatabase: Sendable {
   }
 
   private mutating func learn(from request: [UInt8], _ response: [UInt8]) {
-    guard let opcode = request.first, let answer = response.first else { return }
-    if answer == 0x01 { return learn(refusal: response, of: request) }
-    guard answer == opcode + 1 else { return }
+    let opcode = request.opcode
+    if response.opcode == ErrorResponse.opcode { return learn(refusal: response, of: request) }
+    guard response.opcode == opcode.response else { return }
     switch opcode {
-    case 0x04: learn(information: response)
-    case 0x06 where request.little16(5) == 0x2800:
+    case FindInformationRequest.opcode: learn(information: response)
+    case FindByTypeValueRequest.opcode where request.little16(5) == 0x2800:
       let uuid = BluetoothUUID(wire: request[min(7, request.count)...])
       for at in stride(from: 1, to: response.count - 3, by: 4) {
         if let uuid { add(service: response.little16(at), response.little16(at + 2), uuid, .primary) }
       }
-    case 0x10: learn(groups: response, request)
-    case 0x08: learn(list: response, BluetoothUUID(wire: request[min(5, request.count)...]))
+    case ReadByGroupTypeRequest.opcode: learn(groups: response, request)
+    case ReadByTypeRequest.opcode: learn(list: response, BluetoothUUID(wire: request[min(5, request.count)...]))
     default:
       for (handle, value) in Self.values(request, response) {
         // The parts of a long value.
-        if opcode == 0x0C {
+        if opcode == ReadBlobRequest.opcode {
           guard Int(request.little16(3)) == values[handle]?.count, !written.contains(handle) else { continue }
           values[handle]? += value
         }
         learn(value, of: handle)
       }
-      if [0x12, 0x16].contains(opcode), request.count >= 3 {
+      if [WriteRequest.opcode, PrepareWriteRequest.opcode].contains(opcode), request.count >= 3 {
         written.insert(request.little16(1))
         access[request.little16(1), default: Access()].write = access[request.little16(1)]?.write ?? .open
-        if opcode == 0x12, request.count == 5, request[3] <= 3, request[4] == 0 {
+        if opcode == WriteRequest.opcode, request.count == 5, request[3] <= 3, request[4] == 0 {
           configured.insert(request.little16(1))
         }
       }
@@ -145,22 +150,22 @@ struct RebuiltDatabase: Sendable {
   private mutating func learn(searchFrom step: Int, _ request: [UInt8], _ response: [UInt8]) {
     guard request.count >= 7, request.little16(1) > 0, request.little16(1) <= request.little16(3) else { return }
     var uuid: BluetoothUUID?, entry = 4, first = 1
-    switch request[0] {
-    case 0x10 where request.count == 7 && request.little16(5) == 0x2800:
+    switch request.opcode {
+    case ReadByGroupTypeRequest.opcode where request.count == 7 && request.little16(5) == 0x2800:
       entry = response.count > 1 ? max(Int(response[1]), 6) : 6
       first = 2
-    case 0x06 where request.little16(5) == 0x2800:
+    case FindByTypeValueRequest.opcode where request.little16(5) == 0x2800:
       uuid = BluetoothUUID(wire: request[7...])
       if uuid == nil { return }
     default: return
     }
     var last = request.little16(3), found: Set<UInt16> = []
-    if response.first == request[0] + 1 {
+    if response.opcode == request.opcode.response {
       for at in stride(from: first, to: response.count - 3, by: entry) {
         found.insert(response.little16(at))
         last = response.little16(at + 2)
       }
-    } else if response.count != 5 || response[4] != 0x0A {
+    } else if response.count != 5 || response[4] != ATTError.attributeNotFound.rawValue {
       return
     }
     guard last >= request.little16(1) else { return }
@@ -214,21 +219,29 @@ struct RebuiltDatabase: Sendable {
       }
     }
   }
+  private static let writes = [WriteRequest.opcode, PrepareWriteRequest.opcode, ExecuteWriteRequest.opcode]
+  private static let reads = [
+    ReadRequest.opcode, ReadBlobRequest.opcode, ReadByTypeRequest.opcode, ReadMultipleRequest.opcode,
+    ReadMultipleVariableRequest.opcode,
+  ]
   private mutating func learn(refusal pdu: [UInt8], of request: [UInt8]) {
     guard pdu.count >= 5, request.count >= 3 else { return }
-    let handle = pdu.little16(2), isWrite = [0x12, 0x16, 0x18].contains(request[0])
-    guard [0x0A, 0x0C, 0x08, 0x0E, 0x12, 0x16, 0x18, 0x20].contains(request[0]), handle > 0 else { return }
+    let handle = pdu.little16(2), asked = request.opcode, isWrite = Self.writes.contains(asked)
+    guard isWrite || Self.reads.contains(asked), handle > 0 else { return }
     let needed: AttributePermissions.Access?
-    switch pdu[4] {
-    case 0x02, 0x03: needed = AttributePermissions.Access.none
+    switch ATTError(rawValue: pdu[4]) {
+    case .readNotPermitted, .writeNotPermitted: needed = AttributePermissions.Access.none
     // An encrypted link is not enough where the key is not authenticated. Vol 3, Part C, §10.3.1.
-    case 0x05, 0x0F: needed = isEncrypted ? .authenticated : .encrypted
-    case 0x0C: needed = .open.withKey(of: 16)
-    case 0x08: needed = .open.withAuthorization
-    case 0x0D where isWrite && request[0] == 0x12:
+    case .insufficientAuthentication, .insufficientEncryption: needed = isEncrypted ? .authenticated : .encrypted
+    case .encryptionKeySizeTooShort: needed = .open.withKey(of: 16)
+    case .insufficientAuthorization: needed = .open.withAuthorization
+    case .invalidAttributeValueLength where asked == WriteRequest.opcode:
       access[handle, default: Access()].tooLong = min(access[handle]?.tooLong ?? .max, request.count - 3)
       return
-    case 0x0E, 0x11, 0x80...0x9F, 0xE0...0xFF:
+    // Errors of applications and of profiles: Vol 3, Part F, §3.4.1.1, Table 3.4.
+    case let error
+    where [.unlikelyError, .insufficientResources].contains(error) || 0x80...0x9F ~= error.rawValue
+      || error.rawValue >= 0xE0:
       access[handle, default: Access()].isDynamic = true
       needed = nil
     default: return
@@ -245,17 +258,17 @@ struct RebuiltDatabase: Sendable {
 
   /// The values in a response, and the handles of their attributes; of a long value its part alone.
   static func values(_ request: [UInt8], _ response: [UInt8]) -> [(handle: UInt16, value: [UInt8])] {
-    guard let opcode = request.first, response.first == opcode + 1 else { return [] }
-    switch opcode {
-    case 0x0A where request.count == 3, 0x0C where request.count == 5:
+    guard response.opcode == request.opcode.response else { return [] }
+    switch request.opcode {
+    case ReadRequest.opcode where request.count == 3, ReadBlobRequest.opcode where request.count == 5:
       return [(request.little16(1), Array(response.dropFirst()))]
-    case 0x08:
+    case ReadByTypeRequest.opcode:
       guard response.count > 1, response[1] >= 2 else { return [] }
       let size = Int(response[1])
       return stride(from: 2, to: response.count - size + 1, by: size).map {
         (response.little16($0), Array(response[($0 + 2)..<($0 + size)]))
       }
-    case 0x20:
+    case ReadMultipleVariableRequest.opcode:
       var result: [(UInt16, [UInt8])] = [], at = 1
       for place in stride(from: 1, to: request.count - 1, by: 2) where at + 2 <= response.count {
         let end = min(response.count, at + 2 + Int(response.little16(at)))

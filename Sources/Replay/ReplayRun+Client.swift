@@ -7,23 +7,31 @@ import L2CAP
 
 // Our host as a client: the application's operations, inferred from the recorded requests.
 extension ReplayRun {
-  static func isDiscovery(_ opcode: UInt8) -> Bool { [0x02, 0x04, 0x06, 0x08, 0x10].contains(opcode) }
+  static func isDiscovery(_ opcode: ATTOpcode) -> Bool {
+    switch opcode {
+    case ExchangeMTURequest.opcode, FindInformationRequest.opcode, FindByTypeValueRequest.opcode,
+      ReadByTypeRequest.opcode, ReadByGroupTypeRequest.opcode:
+      true
+    default: false
+    }
+  }
   private static var mostQuestions: Int { 256 }
 
   mutating func playClient(_ recorded: [UInt8], _ link: Int) {
-    guard let id = live[link]?.id, let opcode = recorded.first else { return }
-    if opcode == 0x52 || opcode == 0xD2 {
+    guard let id = live[link]?.id, !recorded.isEmpty else { return }
+    let opcode = recorded.opcode
+    if opcode == WriteCommand.opcode || opcode == SignedWriteCommand.opcode {
       // A question that waits for an answer holds commands back.
       answerUnrecordedRequests(link)
       writeCommand(recorded, link, id)
       return compare(recorded, .client, link)
     }
-    guard ReplayStream.isRequest(opcode) else { return compare(recorded, .client, link) }
+    guard opcode.kind == .request else { return compare(recorded, .client, link) }
     answerUnrecordedRequests(link, until: step)
     if let ours = front(.client, link) {
       // Both hosts continue the same operation, or one does not as it should.
-      if ours == recorded || !Self.isDiscovery(ours[0]) || isSameWalk(ours, recorded)
-        || ours[0] == opcode && opcode == 2
+      if ours == recorded || !Self.isDiscovery(ours.opcode) || isSameWalk(ours, recorded)
+        || ours.opcode == opcode && opcode == ExchangeMTURequest.opcode
       {
         return compare(recorded, .client, link)
       }
@@ -44,7 +52,7 @@ extension ReplayRun {
   }
   /// The same questions from another handle on: neither is a new discovery.
   private func isSameWalk(_ ours: [UInt8], _ recorded: [UInt8]) -> Bool {
-    ours[0] == recorded[0] && ours.count == recorded.count && ours.count >= 5 && ours[3...] == recorded[3...]
+    ours.opcode == recorded.opcode && ours.count == recorded.count && ours.count >= 5 && ours[3...] == recorded[3...]
       && ours.little16(1) > 1 && recorded.little16(1) > 1
   }
 
@@ -52,21 +60,28 @@ extension ReplayRun {
   /// `until`: the step of the recorded host's next request, if that is the current one.
   mutating func answerUnrecordedRequests(_ link: Int, until current: Int? = nil) {
     var left = Self.mostQuestions
-    while left > 0, let ours = front(.client, link), Self.isDiscovery(ours[0]) {
+    while left > 0, let ours = front(.client, link), Self.isDiscovery(ours.opcode) {
       left -= 1
       let next = current ?? script.nextRequest(after: step, on: link)
       if let next {
         let recorded = script.steps[next].payload
-        if recorded == ours || isSameWalk(ours, recorded) || ours[0] == 2 && recorded.first == 2 { return }
+        if recorded == ours || isSameWalk(ours, recorded)
+          || ours.opcode == ExchangeMTURequest.opcode && recorded.opcode == ours.opcode
+        {
+          return
+        }
         // It follows within the 30 s of a transaction. Vol 3, Part F, §3.3.3.
       }
       take(.client, link)
-      if ours[0] == 0x02 {
+      if ours.opcode == ExchangeMTURequest.opcode {
         exchange(ours, link)
       } else {
         result.use(.discovery, at: number)
         // Attribute Not Found ends the search. Vol 3, Part F, §3.4.1.1.
-        feed([0x01, ours[0]] + (ours.count >= 3 ? Array(ours[1..<3]) : [0, 0]) + [0x0A], on: .attribute, of: link)
+        let handle = ours.count >= 3 ? Array(ours[1..<3]) : [0, 0]
+        feed(
+          [ErrorResponse.opcode.rawValue, ours[0]] + handle + [ATTError.attributeNotFound.rawValue], on: .attribute,
+          of: link)
       }
     }
   }
@@ -74,9 +89,9 @@ extension ReplayRun {
   private mutating func exchange(_ ours: [UInt8], _ link: Int) {
     result.use(.mtuExchange, at: number)
     let later = script.next(after: step - 1, on: link) {
-      $0.direction == .fromHost && $0.payload.first == 0x02 && $0.stream == .client
+      $0.direction == .fromHost && $0.payload.opcode == ExchangeMTURequest.opcode && $0.stream == .client
     }
-    var answer: [UInt8] = [0x03] + script.mtuBefore(link).littleOctets
+    var answer = [ExchangeMTUResponse.opcode.rawValue] + script.mtuBefore(link).littleOctets
     if let later, !skipped.contains(later) {
       skipped.insert(later)
       if let response = script.steps[later].partner {
@@ -89,17 +104,18 @@ extension ReplayRun {
 
   /// Makes the application's operation that begins with this request. False if our client has none.
   private mutating func issue(_ request: [UInt8], _ link: Int, _ id: LinkID) -> Bool {
-    guard request.count >= 3, request[0] != 0x18 else { return false }
+    guard request.count >= 3, request.opcode != ExecuteWriteRequest.opcode else { return false }
     let handle = AttributeHandle(rawValue: request.little16(1)), number = newID()
     let range = HandleRange(handle, AttributeHandle(rawValue: request.little16(3)))
     let later = operation(request, link)
-    switch request[0] {
-    case 0x04 where request.count == 5:
+    switch request.opcode {
+    case FindInformationRequest.opcode where request.count == 5:
       core.withClient(of: id, id: number) { $0.discoverDescriptors(number, in: range) }
-    case 0x06 where request.count >= 9 && request.little16(5) == 0x2800 && handle.rawValue == 1:
+    case FindByTypeValueRequest.opcode
+    where request.count >= 9 && request.little16(5) == 0x2800 && handle.rawValue == 1:
       guard let uuid = BluetoothUUID(wire: request[7...]) else { return false }
       core.withClient(of: id, id: number) { $0.discoverPrimaryServices(number, uuid) }
-    case 0x08:
+    case ReadByTypeRequest.opcode:
       guard request.count >= 7, let type = BluetoothUUID(wire: request[5...]) else { return false }
       core.withClient(of: id, id: number) {
         switch type {
@@ -108,7 +124,8 @@ extension ReplayRun {
         default: $0.read(number, uuid: type, in: range)
         }
       }
-    case 0x10 where request.count == 7 && request.little16(5) == 0x2800 && handle.rawValue == 1:
+    case ReadByGroupTypeRequest.opcode
+    where request.count == 7 && request.little16(5) == 0x2800 && handle.rawValue == 1:
       core.withClient(of: id, id: number) {
         if later.isWhole {
           $0.discoverAll(number, infersDescriptors: later.infersDescriptors)
@@ -116,24 +133,28 @@ extension ReplayRun {
           $0.discoverPrimaryServices(number)
         }
       }
-    case 0x0A where request.count == 3:
+    case ReadRequest.opcode where request.count == 3:
       core.withClient(of: id, id: number) {
         if later.isLong { $0.readLong(number, handle) } else { $0.read(number, handle) }
       }
-    case 0x0E, 0x20:
+    case ReadMultipleRequest.opcode, ReadMultipleVariableRequest.opcode:
       let handles = stride(from: 1, to: request.count - 1, by: 2).map {
         AttributeHandle(rawValue: request.little16($0))
       }
       core.withClient(of: id, id: number) {
-        if request[0] == 0x0E { $0.readMultiple(number, handles) } else { $0.readMultipleVariable(number, handles) }
+        if request.opcode == ReadMultipleRequest.opcode {
+          $0.readMultiple(number, handles)
+        } else {
+          $0.readMultipleVariable(number, handles)
+        }
       }
-    case 0x12:
+    case WriteRequest.opcode:
       let value = Array(request[3...])
       core.withClient(of: id, id: number) { client in
         let octets = value
         client.write(number, handle, octets.span)
       }
-    case 0x16:
+    case PrepareWriteRequest.opcode:
       let values = later.parts
       core.withClient(of: id, id: number) { client in
         if values.count == 1 {
@@ -161,16 +182,17 @@ extension ReplayRun {
   }
   private func operation(_ request: [UInt8], _ link: Int) -> Operation {
     var operation = Operation()
-    switch request[0] {
-    case 0x0A:
+    switch request.opcode {
+    case ReadRequest.opcode:
       let next = script.nextRequest(after: step, on: link).map { script.steps[$0].payload }
-      operation.isLong = next?.first == 0x0C && next?.dropFirst().prefix(2) == request.dropFirst().prefix(2)
-    case 0x10:
+      operation.isLong =
+        next?.opcode == ReadBlobRequest.opcode && next?.dropFirst().prefix(2) == request.dropFirst().prefix(2)
+    case ReadByGroupTypeRequest.opcode:
       var at = step, left = Self.mostQuestions
       while left > 0, let next = script.nextRequest(after: at, on: link) {
         left -= 1
         let pdu = script.steps[next].payload
-        guard pdu.first == 0x10 else {
+        guard pdu.opcode == ReadByGroupTypeRequest.opcode else {
           operation.isWhole = isSearchOfEverything(pdu, from: step, to: at, link)
           break
         }
@@ -182,9 +204,11 @@ extension ReplayRun {
         operation.infersDescriptors =
           requestsAlike(link, infersDescriptors: true) >= requestsAlike(link, infersDescriptors: false)
       }
-    case 0x16:
+    case PrepareWriteRequest.opcode:
       var at: Int? = step
-      while let here = at, script.steps[here].payload.first == 0x16, operation.parts.count < Self.mostQuestions {
+      while let here = at, script.steps[here].payload.opcode == PrepareWriteRequest.opcode,
+        operation.parts.count < Self.mostQuestions
+      {
         let pdu = script.steps[here].payload
         guard pdu.count >= 5 else { break }
         let handle = AttributeHandle(rawValue: pdu.little16(1))
@@ -222,14 +246,17 @@ extension ReplayRun {
   /// A search for includes in one request over all services, which lie at all handles and so leave none for secondary
   /// services. `first` … `last`: the steps of the requests for primary services.
   private func isSearchOfEverything(_ request: [UInt8], from first: Int, to last: Int, _ link: Int) -> Bool {
-    guard request.count == 7, request[0] == 0x08, request.little16(5) == 0x2802, request.little16(1) == 1,
+    guard request.count == 7, request.opcode == ReadByTypeRequest.opcode, request.little16(5) == 0x2802,
+      request.little16(1) == 1,
       request.little16(3) == 0xFFFF
     else { return false }
     var next = 1
     for index in script.steps(from: first, on: link) where index <= last {
-      guard script.steps[index].payload.first == 0x10, let partner = script.steps[index].partner else { continue }
+      guard script.steps[index].payload.opcode == ReadByGroupTypeRequest.opcode,
+        let partner = script.steps[index].partner
+      else { continue }
       let response = script.steps[partner].payload
-      guard response.count > 1, response[0] == 0x11, response[1] >= 6 else { continue }
+      guard response.count > 1, response.opcode == ReadByGroupTypeResponse.opcode, response[1] >= 6 else { continue }
       for at in stride(from: 2, to: response.count - 3, by: Int(response[1])) {
         guard Int(response.little16(at)) == next else { return false }
         next = Int(response.little16(at + 2)) + 1
@@ -240,13 +267,16 @@ extension ReplayRun {
   /// Both hosts continue a search for characteristics: ours behind the last declaration, the recorded one behind its
   /// value, where no declaration can be. Vol 3, Part G, §3.3.2, §4.6.1.
   func continuesBehindValue(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> Bool {
-    guard recorded.count == 7, recorded[0] == 0x08, recorded.little16(5) == 0x2803, ours.count == 7,
-      ours[0] == 0x08, ours[3...] == recorded[3...],
+    guard recorded.count == 7, recorded.opcode == ReadByTypeRequest.opcode, recorded.little16(5) == 0x2803,
+      ours.count == 7,
+      ours.opcode == ReadByTypeRequest.opcode, ours[3...] == recorded[3...],
       let before = script.previous(
         before: step, on: link, where: { $0.stream == .server && $0.direction == .fromController })
     else { return false }
     let response = script.steps[before].payload
-    guard response.count > 1, response[0] == 0x09, response[1] >= 7, response.count >= 2 + Int(response[1]) else {
+    guard response.count > 1, response.opcode == ReadByTypeResponse.opcode, response[1] >= 7,
+      response.count >= 2 + Int(response[1])
+    else {
       return false
     }
     let last = response.count - Int(response[1]), handle = response.little16(last), value = response.little16(last + 3)
@@ -256,7 +286,7 @@ extension ReplayRun {
   private mutating func writeCommand(_ recorded: [UInt8], _ link: Int, _ id: LinkID) {
     guard recorded.count >= 3 else { return }
     let handle = AttributeHandle(rawValue: recorded.little16(1)), value = Array(recorded[3...])
-    if recorded[0] == 0x52 {
+    if recorded.opcode == WriteCommand.opcode {
       _ = core.write(command: value.span, to: handle, on: id)
     } else if value.count >= 12 {
       let signed = Array(value.dropLast(12)), counter = value.suffix(12)

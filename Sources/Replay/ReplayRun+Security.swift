@@ -1,3 +1,4 @@
+import ATT
 import BindruneToolbox
 import BindruneWire
 import GAP
@@ -33,12 +34,12 @@ struct RecordedKeys {
   var link: [UInt8]?
 
   mutating func note(_ pdu: [UInt8]) {
-    switch (pdu.first, pdu.count) {
-    case (0x06, 17): encryption = Array(pdu[1...])
-    case (0x07, 11):
+    switch (pdu.code, pdu.count) {
+    case (EncryptionInformation.code, 17): encryption = Array(pdu[1...])
+    case (CentralIdentification.code, 11):
       ediv = pdu.little16(1)
       rand = pdu[3...].little64
-    case (0x0A, 17): signature = Array(pdu[1...])
+    case (SigningInformation.code, 17): signature = Array(pdu[1...])
     default: break
     }
   }
@@ -52,15 +53,15 @@ extension PairingSettings {
     guard let features = own.first(where: { $0.payload.count == 7 && $0.payload[0] <= 2 && $0.payload[0] > 0 })
     else {
       // Only a Security Request, or a refusal.
-      if let request = own.first?.payload, request.count == 2, request[0] == 0x0B {
+      if let request = own.first?.payload, request.count == 2, request.code == SecurityRequest.code {
         take(AuthReq(rawValue: request[1]))
       }
       return
     }
     take(features.payload)
     // The keys and the identity that the host distributed.
-    let irk = own.first { $0.payload.count == 17 && $0.payload[0] == 0x08 }?.payload
-    let address = own.first { $0.payload.count == 8 && $0.payload[0] == 0x09 }?.payload
+    let irk = own.first { $0.payload.count == 17 && $0.payload.code == IdentityInformation.code }?.payload
+    let address = own.first { $0.payload.count == 8 && $0.payload.code == IdentityAddressInformation.code }?.payload
     if let irk, let address {
       let value = (0..<6).reduce(UInt64(0)) { $0 | UInt64(address[2 + $1]) << UInt64(8 * $1) }
       identity = PairingIdentity(
@@ -73,7 +74,7 @@ extension PairingSettings {
     ioCapability = IOCapability(rawValue: pdu[1])
     take(AuthReq(rawValue: pdu[3]))
     if let size = EncryptionKeySize(Int(pdu[4])) { keySizes = EncryptionKeySize.shortest...size }
-    let isRequest = pdu[0] == 0x01
+    let isRequest = pdu.code == PairingRequest.code
     distributes = KeyDistribution(rawValue: pdu[isRequest ? 5 : 6])
     requests = KeyDistribution(rawValue: pdu[isRequest ? 6 : 5])
   }
@@ -92,7 +93,7 @@ extension PairingSettings {
     peersData = nil
     ownData = nil
     if let features = recorded.hosts, features.count == 7 { take(features) }
-    acceptsDebugKey = recorded.failure != .authenticationRequirements || recorded.failed != 0x0C
+    acceptsDebugKey = recorded.failure != .authenticationRequirements || recorded.failed != PairingPublicKey.code
     usesDebugKey = recorded.hostsKey == P256KeyPair.debug.publicKey
     if distributes.contains(.idKey), identity == nil {
       // The recorded host came no further than to promise it.
@@ -130,37 +131,41 @@ extension ReplayRun {
   private static var passkey: UInt32 { 271_828 }
 
   mutating func playSecurity(_ recorded: [UInt8], _ link: Int) {
-    guard let id = live[link]?.id, let code = recorded.first else { return }
+    guard let id = live[link]?.id, !recorded.isEmpty else { return }
+    let code = recorded.code
     if isOfEarlierPairing(recorded, link) { return result.use(.pairingNotCompared, at: number) }
     switch code {
     // Our host may have begun by itself, because the peer asked.
-    case 0x01 where front(.security, link)?.first != code:
+    case PairingRequest.code where front(.security, link)?.code != code:
       core.pair(id, begin(link, isInitiator: true), id: newID(), now: now)
       pump()
-    case 0x0B where recorded.count == 2 && front(.security, link)?.first != code:
+    case SecurityRequest.code where recorded.count == 2 && front(.security, link)?.code != code:
       core.pair(id, settings(forRequest: AuthReq(rawValue: recorded[1]), link), id: newID(), now: now)
       pump()
-    case 0x05: refuse(recorded, link, id)
-    case 0x0E where recorded.count == 2 && front(.security, link)?.first != code:
+    case PairingFailed.code: refuse(recorded, link, id)
+    case PairingKeypressNotification.code where recorded.count == 2 && front(.security, link)?.code != code:
       core.answer(.keypress(KeypressNotificationType(rawValue: recorded[1])), on: id, now: now)
       pump()
     // Our host has gone on already, and may have asked the next question.
-    case _ where front(.security, link)?.first == code: break
+    case _ where front(.security, link)?.code == code: break
     default: answerQuestion(link)
     }
     live[link]?.pairing.peer?.noteRecorded(recorded)
     live[link]?.pairing.keys.note(recorded)
     compare(recorded, .security, link)
-    if code == 0x05 { live[link]?.pairing.phase = .none }
+    if code == PairingFailed.code { live[link]?.pairing.phase = .none }
     keepRecordedKeys(link)
   }
   /// The trace begins in the middle of a pairing.
   private func isOfEarlierPairing(_ pdu: [UInt8], _ link: Int) -> Bool {
-    guard script.links[link].begin == nil, live[link]?.pairing.recorded == nil, let code = pdu.first else {
+    guard script.links[link].begin == nil, live[link]?.pairing.recorded == nil, !pdu.isEmpty else {
       return false
     }
-    if code == 0x05 { return pdu.count == 2 && ![0x05, 0x07].contains(pdu[1]) }
-    return ![0x01, 0x0B].contains(code)
+    if pdu.code == PairingFailed.code {
+      return pdu.count == 2
+        && ![.pairingNotSupported, .commandNotSupported].contains(PairingFailure(rawValue: pdu[1]))
+    }
+    return pdu.code != PairingRequest.code && pdu.code != SecurityRequest.code
   }
 
   /// What our host gets in the place of a recorded PDU of the peer; nil: nothing.
@@ -169,13 +174,13 @@ extension ReplayRun {
       result.use(.pairingNotCompared, at: number)
       return nil
     }
-    switch pdu.first {
-    case 0x01 where script.links[link].role == .peripheral && live[link]?.pairing.phase != .pairing:
+    switch pdu.code {
+    case PairingRequest.code where script.links[link].role == .peripheral && live[link]?.pairing.phase != .pairing:
       core.setPairing(begin(link, isInitiator: false), pairsOnDemand: false)
-    case 0x0B where script.links[link].role == .central: prepareForDemand(link)
+    case SecurityRequest.code where script.links[link].role == .central: prepareForDemand(link)
     default: break
     }
-    defer { if pdu.first == 0x05 { live[link]?.pairing.phase = .none } }
+    defer { if pdu.code == PairingFailed.code { live[link]?.pairing.phase = .none } }
     let failure = reaction(on: link)
     guard let replaced = live[link]?.pairing.peer?.replacement(for: pdu, failure: failure), replaced != pdu else {
       return pdu
@@ -188,8 +193,10 @@ extension ReplayRun {
     for index in script.steps(from: step + 1, on: link) {
       let next = script.steps[index]
       if case .command = next.kind { return nil }
-      guard next.stream == .security, next.payload.first != 0x0E else { continue }
-      guard next.direction == .fromHost, next.payload.count == 2, next.payload[0] == 0x05 else { return nil }
+      guard next.stream == .security, next.payload.code != PairingKeypressNotification.code else { continue }
+      guard next.direction == .fromHost, next.payload.count == 2, next.payload.code == PairingFailed.code else {
+        return nil
+      }
       return PairingFailure(rawValue: next.payload[1])
     }
     return nil
@@ -232,18 +239,18 @@ extension ReplayRun {
       return core.setPairing(configuration.pairing, pairsOnDemand: false)
     }
     let payload = next.payload
-    switch (next.kind, payload.first, payload.count) {
+    switch (next.kind, payload.code, payload.count) {
     // It has a key.
     case (.command, _, _):
       giveKey(of: script.packets[next.packets[0]].octets, link)
       core.setPairing(configuration.pairing, pairsOnDemand: false)
-    case (.frame, 0x01, 7):
+    case (.frame, PairingRequest.code, 7):
       let settings = begin(link, isInitiator: true), bond = core.bond(with: peer), asked = script.steps[step].payload
       // With a bond our host would encrypt.
       let isEnough = bond?.strength.isAuthenticated == true || asked.count == 2 && asked[1] & AuthReq.mitm.rawValue == 0
-      if asked.first == 0x0B ? isEnough : core.security(of: id)?.key == nil { removeBond(link) }
+      if asked.code == SecurityRequest.code ? isEnough : core.security(of: id)?.key == nil { removeBond(link) }
       core.setPairing(settings, pairsOnDemand: true)
-    case (.frame, 0x0B, 2):
+    case (.frame, SecurityRequest.code, 2):
       core.setPairing(settings(forRequest: AuthReq(rawValue: payload[1]), link), pairsOnDemand: true)
     default: core.setPairing(configuration.pairing, pairsOnDemand: false)
     }
@@ -254,9 +261,10 @@ extension ReplayRun {
     for index in script.steps(from: step + 1, on: link) where script.steps[index].direction == .fromHost {
       let next = script.steps[index]
       switch next.kind {
-      case .command: return script.packets[next.packets[0]].octets.little16(1) == 0x2019 ? next : nil
+      case .command:
+        return script.packets[next.packets[0]].octets.commandOpcode == LEEnableEncryption.opcode ? next : nil
       case .frame where next.stream == .security: return next
-      case .frame where next.stream == .client && ReplayStream.isRequest(next.payload.first ?? 0): return nil
+      case .frame where next.stream == .client && next.payload.opcode.kind == .request: return nil
       default: continue
       }
     }
@@ -294,7 +302,8 @@ extension ReplayRun {
   /// The recorded server answers that it has no key for the client: Insufficient Authentication instead of Insufficient
   /// Encryption on a link that is not encrypted. Vol 3, Part C, §10.3.1.
   mutating func removeBond(ifDeniedBy response: [UInt8], _ link: Int) {
-    guard response.count == 5, response[0] == 0x01, response[4] == 0x05, let id = live[link]?.id,
+    guard response.count == 5, response.opcode == ErrorResponse.opcode,
+      response[4] == ATTError.insufficientAuthentication.rawValue, let id = live[link]?.id,
       let security = core.security(of: id), !security.isEncrypted, security.isBonded
     else { return }
     removeBond(link)
@@ -346,7 +355,7 @@ extension ReplayRun {
     // After the peer's last key a recorded host whose user consents may have nothing more to send.
     case .consent(_, let replaced) where replaced?.ground == .identity:
       let next = script.next(after: step, on: link) { $0.direction == .fromHost && $0.stream == .security }
-      let isRefused = next.map { script.steps[$0].payload.first == 0x05 } ?? false
+      let isRefused = next.map { script.steps[$0].payload.code == PairingFailed.code } ?? false
       core.answer(isRefused ? .refuse : .consent, on: id, now: now)
     case .consent, .compare: live[link]?.pairing.question = question
     case .display(let digits): live[link]?.pairing.peer?.passkey = digits
@@ -369,10 +378,10 @@ extension ReplayRun {
   }
   /// The recorded host fails the pairing: ours does by itself, or its user refuses.
   private mutating func refuse(_ recorded: [UInt8], _ link: Int, _ id: LinkID) {
-    if front(.security, link)?.first == 0x05 { return }
+    if front(.security, link)?.code == PairingFailed.code { return }
     // A check that is wrong shows after the user has confirmed the numbers.
     if recorded.count == 2, recorded[1] == PairingFailure.dhKeyCheckFailed.rawValue { answerQuestion(link) }
-    if front(.security, link)?.first == 0x05 { return }
+    if front(.security, link)?.code == PairingFailed.code { return }
     // A user who consents and then gives up before the Pairing Response has left.
     if case .consent = live[link]?.pairing.question, recorded.count == 2,
       recorded[1] == PairingFailure.passkeyEntryFailed.rawValue
@@ -385,13 +394,14 @@ extension ReplayRun {
   }
 
   func securityFreedom(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> ReplayFreedom? {
-    switch recorded[0] {
+    switch recorded.code {
     // Everything that is drawn, or computed from what is drawn. Vol 3, Part H, §3.5.3 … §3.6.7.
-    case 0x03, 0x04, 0x06, 0x07, 0x08, 0x0A, 0x0C, 0x0D:
+    case PairingConfirm.code, PairingRandom.code, EncryptionInformation.code, CentralIdentification.code,
+      IdentityInformation.code, SigningInformation.code, PairingPublicKey.code, PairingDHKeyCheck.code:
       return live[link]?.pairing.peer != nil || seed == nil ? .randomValues : nil
-    case 0x09: return .ownAddress
+    case IdentityAddressInformation.code: return .ownAddress
     // The link key of BR/EDR is a dual-mode host's. Vol 3, Part H, §3.6.1.
-    case 0x01, 0x02:
+    case PairingRequest.code, PairingResponse.code:
       let linkKey = KeyDistribution.linkKey.rawValue
       let isSame = recorded.indices.allSatisfy {
         recorded[$0] == ours[$0] || $0 > 4 && (recorded[$0] ^ ours[$0]) == linkKey
@@ -406,21 +416,24 @@ extension ReplayRun {
   mutating func playCommand(_ current: ReplayStep, _ link: Int) {
     let command = script.packets[current.packets[0]].octets
     guard let id = live[link]?.id else { return }
-    switch command.little16(1) {
-    case 0x0406:
-      if front(.commands, link)?.little16(1) != 0x0406 {
-        core.disconnect(id, reason: HCIStatus(rawValue: command.count > 6 ? command[6] : 0x13), now: now)
+    switch command.commandOpcode {
+    case Disconnect.opcode:
+      if front(.commands, link)?.commandOpcode != Disconnect.opcode {
+        core.disconnect(
+          id,
+          reason: HCIStatus(
+            rawValue: command.count > 6 ? command[6] : HCIStatus.remoteUserTerminatedConnection.rawValue), now: now)
         pump()
       }
-    case 0x2019 where command.count == 32:
+    case LEEnableEncryption.opcode where command.count == 32:
       answerQuestion(link)
-      if front(.commands, link)?.little16(1) != 0x2019 {
+      if front(.commands, link)?.commandOpcode != LEEnableEncryption.opcode {
         giveKey(of: command, link)
         core.encrypt(id, id: newID(), now: now)
         pump()
       }
       if live[link]?.pairing.phase == .pairing { live[link]?.pairing.keys.link = Array(command[16..<32]) }
-    case 0x201A where command.count == 22:
+    case LELongTermKeyRequestReply.opcode where command.count == 22:
       if live[link]?.pairing.phase == .pairing { live[link]?.pairing.keys.link = Array(command[6..<22]) }
     default: break
     }
@@ -442,10 +455,10 @@ extension ReplayRun {
     let command = script.packets[script.steps[reply].packets[0]].octets
     let isPairing = live[link]?.pairing.phase == .pairing
     let rand = event[6..<14].little64, ediv = event.little16(14)
-    switch command.little16(1) {
-    case 0x201A where command.count == 22 && !isPairing:
+    switch command.commandOpcode {
+    case LELongTermKeyRequestReply.opcode where command.count == 22 && !isPairing:
       give(Array(command[6..<22]), ediv: ediv, rand: rand, isPeers: false, to: peer, on: link)
-    case 0x201B where !isPairing:
+    case LELongTermKeyRequestNegativeReply.opcode where !isPairing:
       guard let own = core.bond(with: peer)?.ours.longTermKey, own.ediv == ediv, own.rand == rand else { return }
       removeBond(link)
     default: break
@@ -467,18 +480,20 @@ extension ReplayRun {
       let current = script.steps[index], payload = current.payload
       switch current.kind {
       case .frame where current.stream == .security:
-        if payload.first != 0x0B { return }
+        if payload.code != SecurityRequest.code { return }
         isBonded = true
       // Insufficient Encryption: there is a key. Vol 3, Part C, §10.3.1.
       case .frame where current.stream == .server && current.direction == .fromHost:
-        if payload.count == 5, payload[0] == 0x01, payload[4] == 0x0F {
+        if payload.count == 5, payload.opcode == ErrorResponse.opcode,
+          payload[4] == ATTError.insufficientEncryption.rawValue
+        {
           isBonded = true
           isServer = true
         }
       case .frame: break
       case .command:
         let command = script.packets[current.packets[0]].octets
-        guard command.little16(1) == 0x2019, command.count == 32 else { return }
+        guard command.commandOpcode == LEEnableEncryption.opcode, command.count == 32 else { return }
         guard isBonded else { return }
         isServer = false
         return give(
@@ -486,12 +501,12 @@ extension ReplayRun {
           on: link)
       case .event:
         let event = script.packets[current.packets[0]].octets
-        guard event.count == 16, event[1] == 0x3E, event[3] == 0x05 else { continue }
+        guard case .leLongTermKeyRequest? = try? HCIEvent(event.span) else { continue }
         guard isBonded,
           let reply = script.next(after: index, on: link, where: { $0.direction == .fromHost && $0.stream == nil })
         else { return }
         let command = script.packets[script.steps[reply].packets[0]].octets
-        guard command.little16(1) == 0x201A, command.count == 22 else { return }
+        guard command.commandOpcode == LELongTermKeyRequestReply.opcode, command.count == 22 else { return }
         isServer = false
         return give(
           Array(command[6..<22]), ediv: event.little16(14), rand: event[6..<14].little64, isPeers: false, to: peer,
@@ -549,11 +564,16 @@ extension ReplayRun {
       switch current.kind {
       case .event:
         let event = script.packets[current.packets[0]].octets
-        if event.count >= 7, event[1] == 0x08 || event[1] == 0x59, event[3] == 0 { isEncrypted = event[6] > 0 }
+        switch try? HCIEvent(event.span) {
+        case .encryptionChange(let event) where event.status == .success: isEncrypted = event.encryptionEnabled != 0
+        case .encryptionChangeV2(let event) where event.status == .success: isEncrypted = event.encryptionEnabled != 0
+        default: break
+        }
       case .frame
-      where current.direction == .fromHost && payload.count == 5 && payload[0] == 0x01 && payload[4] == 0x05:
+      where current.direction == .fromHost && payload.count == 5 && payload.opcode == ErrorResponse.opcode
+        && payload[4] == ATTError.insufficientAuthentication.rawValue:
         if isEncrypted { return true }
-      case .frame where current.stream == .security && payload.first != 0x0B: return false
+      case .frame where current.stream == .security && payload.code != SecurityRequest.code: return false
       case .frame, .command: break
       }
     }
@@ -562,9 +582,9 @@ extension ReplayRun {
   /// The key of a pairing whose random values are not the recorded ones.
   func commandFreedom(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> ReplayFreedom? {
     guard live[link]?.pairing.phase == .pairing, live[link]?.pairing.peer != nil else { return nil }
-    switch recorded.little16(1) {
-    case 0x2019 where recorded[..<16] == ours[..<16]: return .randomValues
-    case 0x201A where recorded[..<6] == ours[..<6]: return .randomValues
+    switch recorded.commandOpcode {
+    case LEEnableEncryption.opcode where recorded[..<16] == ours[..<16]: return .randomValues
+    case LELongTermKeyRequestReply.opcode where recorded[..<6] == ours[..<6]: return .randomValues
     default: return nil
     }
   }
@@ -581,11 +601,11 @@ struct ResolvingListWatch {
     for (index, step) in script.steps.enumerated() {
       guard case .command = step.kind else { continue }
       let command = script.packets[step.packets[0]].octets
-      switch command.little16(1) {
-      case 0x2027 where command.count >= 11:
+      switch command.commandOpcode {
+      case LEAddDeviceToResolvingList.opcode where command.count >= 11:
         if added[PeerAddress(command)] == nil { added[PeerAddress(command)] = index }
-      case 0x2028 where command.count >= 11: removed[PeerAddress(command)] = index
-      case 0x2029, 0x0C03: cleared = index
+      case LERemoveDeviceFromResolvingList.opcode where command.count >= 11: removed[PeerAddress(command)] = index
+      case LEClearResolvingList.opcode, Reset.opcode: cleared = index
       default: break
       }
     }

@@ -9,24 +9,27 @@ import L2CAP
 extension ReplayRun {
   /// Sets the values that the recorded response to a request contains, as the application had set them by then.
   mutating func prepareValues(for current: ReplayStep, _ link: Int) {
-    guard let partner = current.partner, let opcode = current.payload.first else { return }
-    if current.payload.count >= 3, [0x12, 0x16].contains(opcode) {
+    guard let partner = current.partner, !current.payload.isEmpty else { return }
+    let opcode = current.payload.opcode
+    if current.payload.count >= 3, [WriteRequest.opcode, PrepareWriteRequest.opcode].contains(opcode) {
       live[link]?.configured.insert(current.payload.little16(1))
     }
     removeBond(ifDeniedBy: script.steps[partner].payload, link)
-    if opcode == 0x0E { prepareValues(current.payload, script.steps[partner].payload) }
+    if opcode == ReadMultipleRequest.opcode { prepareValues(current.payload, script.steps[partner].payload) }
     for (handle, part) in RebuiltDatabase.values(current.payload, script.steps[partner].payload) {
       let attribute = AttributeHandle(rawValue: handle)
       if isConfiguration(handle) { restore(part, at: handle, link) }
       guard database.value(attribute) != nil else { continue }
       var value = part
-      if opcode == 0x0C {
+      if opcode == ReadBlobRequest.opcode {
         // A part in the middle: the octets before it are known from the parts before.
         let offset = Int(current.payload.little16(3)), before = core.database.value(attribute) ?? []
         guard offset <= before.count, offset + part.count <= AttributeValue.longest else { continue }
         value = Array(before.prefix(offset)) + part
       }
-      if opcode == 0x0A || opcode == 0x0C { value += rest(of: handle, after: value.count, link) }
+      if opcode == ReadRequest.opcode || opcode == ReadBlobRequest.opcode {
+        value += rest(of: handle, after: value.count, link)
+      }
       set(attribute, to: value, isCut: isCut(opcode, part, link))
     }
     pump()
@@ -35,16 +38,18 @@ extension ReplayRun {
   /// §3.4.4.10.
   func isBeginning(_ recorded: [UInt8], of ours: [UInt8]) -> Bool {
     guard recorded.count < ours.count, recorded.count > 2, ours.starts(with: recorded) else { return false }
-    switch recorded[0] {
-    case 0x05: return (recorded.count - 2) % (recorded[1] == 1 ? 4 : 18) == 0
-    case 0x07: return (recorded.count - 1) % 4 == 0
-    case 0x09, 0x11: return recorded[1] > 0 && (recorded.count - 2) % Int(recorded[1]) == 0
+    switch recorded.opcode {
+    case FindInformationResponse.opcode: return (recorded.count - 2) % (recorded[1] == 1 ? 4 : 18) == 0
+    case FindByTypeValueResponse.opcode: return (recorded.count - 1) % 4 == 0
+    case ReadByTypeResponse.opcode, ReadByGroupTypeResponse.opcode:
+      return recorded[1] > 0 && (recorded.count - 2) % Int(recorded[1]) == 0
     default: return false
     }
   }
   /// Both indicate Service Changed, and the recorded range has all of ours. Vol 3, Part G, §7.1.
   func coversServiceChange(_ recorded: [UInt8], _ ours: [UInt8]) -> Bool {
-    guard recorded.count == 7, ours.count == 7, recorded[0] == 0x1D, recorded[..<3] == ours[..<3],
+    guard recorded.count == 7, ours.count == 7, recorded.opcode == HandleValueIndication.opcode,
+      recorded[..<3] == ours[..<3],
       database.serviceChanged?.rawValue == ours.little16(1)
     else { return false }
     return recorded.little16(3) <= ours.little16(3) && recorded.little16(5) >= ours.little16(5)
@@ -65,15 +70,17 @@ extension ReplayRun {
   /// A write of the client that is not in the trace.
   private mutating func configure(_ handle: UInt16, as value: [UInt8], _ link: Int) {
     let before = live[link]?.sent.count ?? 0
-    feed([0x12] + handle.littleOctets + value, on: .attribute, of: link)
+    feed([WriteRequest.opcode.rawValue] + handle.littleOctets + value, on: .attribute, of: link)
     // Neither is its response.
     if let count = live[link]?.sent.count, count > before { live[link]?.sent.removeLast() }
   }
 
   /// The response had no room for more of the value. Vol 3, Part F, §3.4.4.2, §3.4.4.4, §3.4.4.6.
-  private func isCut(_ opcode: UInt8, _ part: [UInt8], _ link: Int) -> Bool {
+  private func isCut(_ opcode: ATTOpcode, _ part: [UInt8], _ link: Int) -> Bool {
     let mtu = live[link].flatMap { core.mtu(of: $0.id) } ?? 23
-    return part.count >= (opcode == 0x08 ? min(mtu - 4, 253) : opcode == 0x20 ? mtu - 3 : mtu - 1)
+    return part.count
+      >= (opcode == ReadByTypeRequest.opcode
+        ? min(mtu - 4, 253) : opcode == ReadMultipleVariableRequest.opcode ? mtu - 3 : mtu - 1)
   }
   private mutating func set(_ attribute: AttributeHandle, to value: [UInt8], isCut: Bool) {
     let before = core.database.value(attribute) ?? []
@@ -84,7 +91,7 @@ extension ReplayRun {
   /// The values of Read Multiple have no lengths: those that are known are skipped, and the first other one is the
   /// rest. Vol 3, Part F, §3.4.4.8.
   private mutating func prepareValues(_ request: [UInt8], _ response: [UInt8]) {
-    guard response.first == 0x0F else { return }
+    guard response.opcode == ReadMultipleResponse.opcode else { return }
     var rest = response.dropFirst()
     for place in stride(from: 1, to: request.count - 1, by: 2) {
       let handle = AttributeHandle(rawValue: request.little16(place))
@@ -106,13 +113,13 @@ extension ReplayRun {
       let next = script.next(
         after: at, on: link,
         where: {
-          $0.direction == .fromController && $0.stream == .client && ReplayStream.isRequest($0.payload.first ?? 0)
+          $0.direction == .fromController && $0.stream == .client && $0.payload.opcode.kind == .request
         })
     {
       let request = script.steps[next].payload
-      guard request.count == 5, request[0] == 0x0C, request.little16(1) == handle,
+      guard request.count == 5, request.opcode == ReadBlobRequest.opcode, request.little16(1) == handle,
         Int(request.little16(3)) == count + rest.count, let partner = script.steps[next].partner,
-        script.steps[partner].payload.first == 0x0D
+        script.steps[partner].payload.opcode == ReadBlobResponse.opcode
       else { break }
       rest += script.steps[partner].payload.dropFirst()
       left -= 1
@@ -130,7 +137,7 @@ extension ReplayRun {
   }
   /// The error in it that is the application's.
   private var recordedError: ATTError? {
-    guard let answer = recordedAnswer, answer.count == 5, answer[0] == 0x01 else { return nil }
+    guard let answer = recordedAnswer, answer.count == 5, answer.opcode == ErrorResponse.opcode else { return nil }
     return ATTError(rawValue: answer[4])
   }
   mutating func answerRead(_ id: ServerRequestID, _ link: LinkID, _ offset: Int) {
@@ -166,9 +173,9 @@ extension ReplayRun {
   private mutating func send(_ pdu: [UInt8], _ link: LinkID) -> Bool {
     guard pdu.count >= 3 else { return true }
     let handle = AttributeHandle(rawValue: pdu.little16(1)), value = Array(pdu[3...])
-    switch pdu[0] {
-    case 0x1B: return core.notify(value.span, of: handle, on: link) != nil
-    case 0x1D: return core.indicate(value.span, of: handle, on: link) != nil
+    switch pdu.opcode {
+    case HandleValueNotification.opcode: return core.notify(value.span, of: handle, on: link) != nil
+    case HandleValueIndication.opcode: return core.indicate(value.span, of: handle, on: link) != nil
     default:
       let values = RebuiltDatabase.tuples(pdu).map { (handle: AttributeHandle(rawValue: $0.handle), value: $0.value) }
       _ = core.notify(values, on: link)
@@ -180,7 +187,7 @@ extension ReplayRun {
     let value = pdu.little16(1), place = configurations.partitioning { $0 > value }
     guard place < configurations.count else { return }
     result.use(.subscriptionBefore, at: number)
-    configure(configurations[place], as: [pdu[0] == 0x1D ? 2 : 1, 0], link)
+    configure(configurations[place], as: [pdu.opcode == HandleValueIndication.opcode ? 2 : 1, 0], link)
   }
 }
 

@@ -125,7 +125,7 @@ struct ReplayRun: ~Copyable {
     if let random = own.randomAddress { configuration.randomStaticAddress = random }
     for step in script.steps where step.direction == .fromHost {
       let pdu = step.payload
-      if step.stream == .server || step.stream == .client, pdu.count == 3, pdu[0] == 0x02 || pdu[0] == 0x03 {
+      if step.stream == .server || step.stream == .client, pdu.count == 3, Self.isMTUExchange(pdu.opcode) {
         configuration.preferredMTU = min(max(Int(pdu.little16(1)), 23), 517)
         break
       }
@@ -229,7 +229,7 @@ struct ReplayRun: ~Copyable {
     diverge(nil, oldest.pdu, oldest.stream, link)
   }
   private mutating func keep(command: [UInt8]) {
-    guard command.count >= 6, Script.comparedCommands.contains(command.little16(1)) else { return }
+    guard command.count >= 6, Script.comparedCommands.contains(command.commandOpcode) else { return }
     let handle = command.little16(4) & 0x0FFF
     guard let link = live.keys.first(where: { script.links[$0].handle == handle }) else { return }
     keep(Sent(stream: .commands, pdu: command, at: now), link)
@@ -290,7 +290,7 @@ struct ReplayRun: ~Copyable {
     guard script.begin == nil, live[link] != nil, self.script.mtuBefore(link) > 23 else { return }
     if script.role == .peripheral {
       // The peer has exchanged the MTU before the trace.
-      feed([0x02] + self.script.mtuBefore(link).littleOctets, on: .attribute, of: link)
+      feed([ExchangeMTURequest.opcode.rawValue] + self.script.mtuBefore(link).littleOctets, on: .attribute, of: link)
       take(.server, link)
     }
   }
@@ -298,15 +298,18 @@ struct ReplayRun: ~Copyable {
   private mutating func close(_ link: Int) {
     guard let state = live[link] else { return }
     for sent in state.sent {
-      switch (sent.stream, sent.pdu.first ?? 0) {
-      case (.client, let opcode) where Self.isDiscovery(opcode): result.use(.discovery, at: number)
+      switch sent.stream {
+      case .client where Self.isDiscovery(sent.pdu.opcode): result.use(.discovery, at: number)
       // Our host ended the link, or protected it, by itself.
-      case (.commands, _) where sent.pdu.little16(1) == 0x0406: diverge(nil, sent.pdu, .commands, link)
+      case .commands where sent.pdu.commandOpcode == Disconnect.opcode:
+        diverge(nil, sent.pdu, .commands, link)
       // A pairing waits for nothing but the peer and the user, who has answered.
-      case (.security, let code) where code != 0x05 && now.nanoseconds &- sent.at.nanoseconds >= Self.promptness:
+      case .security
+      where sent.pdu.code != PairingFailed.code && now.nanoseconds &- sent.at.nanoseconds >= Self.promptness:
         diverge(nil, sent.pdu, .security, link)
       // A client that has subscribed to Service Changed must get it. Vol 3, Part G, §7.1.
-      case (.values, 0x1D) where database.serviceChanged?.rawValue == sent.pdu.little16(1):
+      case .values
+      where sent.pdu.opcode == HandleValueIndication.opcode && database.serviceChanged?.rawValue == sent.pdu.little16(1):
         diverge(nil, sent.pdu, .values, link)
       default: result.use(.endOfLink, at: number)
       }
@@ -320,11 +323,13 @@ struct ReplayRun: ~Copyable {
   private mutating func playEvent(_ current: ReplayStep, _ link: Int) {
     let octets = script.packets[current.packets[0]].octets
     if script.links[link].begin == step { return }
-    if octets.count >= 7, octets[1] == 0x05 {
+    switch try? HCIEvent(octets.span) {
+    case .disconnectionComplete:
       if live[link] != nil { close(link) }
       return
+    case .leLongTermKeyRequest: prepareKey(on: link, octets)
+    default: break
     }
-    if octets.count >= 4, octets[1] == 0x3E, octets[3] == 0x05 { prepareKey(on: link, octets) }
     feed()
   }
 
@@ -364,7 +369,8 @@ struct ReplayRun: ~Copyable {
 
   /// A server has refused a request for lack of security. Vol 3, Part C, §10.3.2.
   private func isDemand(_ pdu: [UInt8]) -> Bool {
-    pdu.count == 5 && pdu[0] == 0x01 && [0x05, 0x0C, 0x0F].contains(pdu[4])
+    guard case .errorResponse(let error)? = try? ATTPDU(pdu.span) else { return false }
+    return [.insufficientAuthentication, .encryptionKeySizeTooShort, .insufficientEncryption].contains(error.errorCode)
   }
 
   /// The first PDU of a stream that has not been compared.
@@ -397,6 +403,9 @@ struct ReplayRun: ~Copyable {
         number: number, adapter: adapter, handle: script.links[link].handle, role: result.links[link].role,
         stream: stream, recorded: recorded, ours: ours))
   }
+  private static func isMTUExchange(_ opcode: ATTOpcode) -> Bool {
+    opcode == ExchangeMTURequest.opcode || opcode == ExchangeMTUResponse.opcode
+  }
   /// What permits two PDUs to differ.
   private func freedom(
     _ recorded: [UInt8], _ ours: [UInt8], _ stream: ReplayStream, _ link: Int
@@ -405,15 +414,16 @@ struct ReplayRun: ~Copyable {
     guard recorded.first == ours.first, recorded.count == ours.count else { return nil }
     switch stream {
     // The signature of a key that the trace does not show; the counter is compared. Vol 3, Part H, §2.4.5.
-    case .client where recorded[0] == 0xD2 && recorded.dropLast(8) == ours.dropLast(8):
+    case .client where recorded.opcode == SignedWriteCommand.opcode && recorded.dropLast(8) == ours.dropLast(8):
       return live[link].map { guessed.contains($0.peer) } == true ? .randomValues : nil
     case .client where continuesBehindValue(recorded, ours, link): return .discovery
     // A host with several limits shows one of them in each exchange. Vol 3, Part F, §3.4.2.
-    case .client, .server: return recorded[0] == 0x02 || recorded[0] == 0x03 ? .parameters : nil
+    case .client, .server: return Self.isMTUExchange(recorded.opcode) ? .parameters : nil
     case .security: return securityFreedom(recorded, ours, link)
     // Connection Parameter Update Response, same identifier and length: the result. Vol 3, Part A, §4.21.
     case .signaling:
-      return recorded[0] == 0x13 && recorded.count == 6 && recorded[1] == ours[1] ? .parameters : nil
+      return recorded[0] == ConnectionParameterUpdateResponse.code.rawValue && recorded.count == 6
+        && recorded[1] == ours[1] ? .parameters : nil
     case .commands: return commandFreedom(recorded, ours, link)
     case .values: return coversServiceChange(recorded, ours) ? .servicesChanged : nil
     case .confirmations: return nil
@@ -464,27 +474,31 @@ struct OwnAddress {
     var random: DeviceAddress?, usesRandom = false
     for packet in script.packets {
       let octets = packet.octets
-      guard octets.count > 9 else { continue }
-      switch (octets[0], octets.little16(octets[0] == 1 ? 1 : 4)) {
-      // LE Set Random Address: Vol 4, Part E, §7.8.4.
-      case (1, 0x2005):
-        if random == nil { random = Self.address(octets, 4) }
-        add(PeerAddress(Self.address(octets, 4), .random))
-      // LE Set Advertising Set Random Address: §7.8.52.
-      case (1, 0x2035): add(PeerAddress(Self.address(octets, 5), .random))
-      // Own_Address_Type of LE Set Advertising Parameters and LE Create Connection: §7.8.5, §7.8.12.
-      case (1, 0x2006): usesRandom = usesRandom || octets[9] & 1 == 1
-      case (1, 0x200D) where octets.count > 16: usesRandom = usesRandom || octets[16] & 1 == 1
-      case (1, 0x2036) where octets.count > 14: usesRandom = usesRandom || octets[14] & 1 == 1
-      case (1, 0x2043): usesRandom = usesRandom || octets[5] & 1 == 1
-      case (4, 0x1009) where octets[1] == 0x0E && octets.count >= 13:
-        publicAddress = Self.address(octets, 7)
-        add(PeerAddress(publicAddress, .public))
-      default: break
-      }
-      // Local_Resolvable_Private_Address of LE Enhanced Connection Complete: §7.7.65.10.
-      if octets[0] == 4, octets[1] == 0x3E, octets[3] == 0x0A, octets.count > 20 {
-        add(PeerAddress(Self.address(octets, 15), .random))
+      switch octets.first.flatMap({ HCIPacketType(rawValue: $0) }) {
+      case .command:
+        switch try? AnyCommand(octets.span) {
+        case .leSetRandomAddress(let command):
+          random = random ?? command.randomAddress
+          add(PeerAddress(command.randomAddress, .random))
+        case .leSetAdvertisingSetRandomAddress(let command): add(PeerAddress(command.randomAddress, .random))
+        case .leSetAdvertisingParameters(let command): usesRandom = usesRandom || command.ownAddressType.isRandom
+        case .leSetExtendedAdvertisingParameters(let command):
+          usesRandom = usesRandom || command.ownAddressType.isRandom
+        case .leCreateConnection(let command): usesRandom = usesRandom || command.ownAddressType.isRandom
+        case .leExtendedCreateConnection(let command): usesRandom = usesRandom || command.ownAddressType.isRandom
+        default: break
+        }
+      case .event:
+        switch try? HCIEvent(octets.span) {
+        case .commandComplete(let event) where event.commandOpcode == ReadBDADDR.opcode:
+          guard let answer = try? ReadBDADDR.decodeReturn(event.returnParameters, in: octets.span) else { break }
+          publicAddress = answer.bdADDR
+          add(PeerAddress(publicAddress, .public))
+        case .leEnhancedConnectionComplete(let event):
+          add(PeerAddress(event.localResolvablePrivateAddress, .random))
+        default: break
+        }
+      case .acl, .synchronous, .iso, nil: break
       }
     }
     let hasPublic = publicAddress.isValidPublic
@@ -497,8 +511,8 @@ struct OwnAddress {
   private mutating func add(_ address: PeerAddress) {
     if address.address.value != 0, all.count < Self.most, !all.contains(address) { all.append(address) }
   }
-  private static func address(_ octets: [UInt8], _ at: Int) -> DeviceAddress {
-    DeviceAddress(
-      (0..<6).reduce(UInt64(0)) { at + $1 < octets.count ? $0 | UInt64(octets[at + $1]) << UInt64(8 * $1) : $0 })
-  }
+}
+extension OwnAddressType {
+  /// The random address, or a resolvable one with it in its place.
+  fileprivate var isRandom: Bool { self == .random || self == .resolvableOrRandom }
 }

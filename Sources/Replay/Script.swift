@@ -1,8 +1,10 @@
+import ATT
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
 import HCI
 import L2CAP
+import SMP
 
 /// The kinds of packets that a host sends on a link; each is compared in its own order.
 public enum ReplayStream: String, Sendable, CaseIterable {
@@ -22,27 +24,30 @@ public enum ReplayStream: String, Sendable, CaseIterable {
   /// nil: not compared.
   init?(_ channel: ChannelID, _ payload: [UInt8]) {
     switch channel {
-    case .attribute: self = Self(att: payload.first ?? 0)
+    case .attribute: self = Self(att: payload.opcode)
     case .securityManager: self = .security
     case .leSignaling: self = .signaling
     default: return nil
     }
   }
-  private init(att opcode: UInt8) {
+  private init(att opcode: ATTOpcode) {
     self =
-      switch opcode {
-      case 0x1B, 0x1D, 0x23: .values
-      case 0x1E: .confirmations
-      default: Self.isResponse(opcode) ? .server : .client
+      switch opcode.kind {
+      case .notification, .indication: .values
+      case .confirmation: .confirmations
+      case .response: .server
+      case .request, .command, nil: .client
       }
   }
-  /// Vol 3, Part F, §3.4.8.
-  static func isRequest(_ opcode: UInt8) -> Bool {
-    [0x02, 0x04, 0x06, 0x08, 0x0A, 0x0C, 0x0E, 0x10, 0x12, 0x16, 0x18, 0x20].contains(opcode)
-  }
-  static func isResponse(_ opcode: UInt8) -> Bool {
-    [0x01, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x17, 0x19, 0x21].contains(opcode)
-  }
+}
+
+extension [UInt8] {
+  /// Of an ATT PDU; 0, which no PDU has, if it is empty.
+  var opcode: ATTOpcode { ATTOpcode(rawValue: first ?? 0) }
+  /// Of a command, H4 packet type octet first.
+  var commandOpcode: HCIOpcode { HCIOpcode(rawValue: little16(1)) }
+  /// Of an SMP PDU; 0, which no PDU has, if it is empty.
+  var code: SMPCode { SMPCode(rawValue: first ?? 0) }
 }
 
 /// One thing that happens in a trace: a frame with all packets that carry it, or another packet.
@@ -103,21 +108,24 @@ struct Script: Sendable {
   private mutating func finish(_ link: Int) {
     var hosts: Int?, peers: Int?, role: LinkRole?
     for index in links[link].steps {
-      guard let stream = steps[index].stream, let opcode = steps[index].payload.first else {
-        if case .command = steps[index].kind, packets[steps[index].packets[0]].octets.little16(1) == 0x2019 {
+      guard let stream = steps[index].stream, !steps[index].payload.isEmpty else {
+        if case .command = steps[index].kind,
+          packets[steps[index].packets[0]].octets.commandOpcode == LEEnableEncryption.opcode
+        {
           role = .central
         }
         if case .event = steps[index].kind {
-          // LE Long Term Key Request. Vol 4, Part E, §7.7.65.5.
-          let event = packets[steps[index].packets[0]].octets
-          if event.count == 16, event[1] == 0x3E, event[3] == 0x05 { role = .peripheral }
+          let octets = packets[steps[index].packets[0]].octets
+          if case .leLongTermKeyRequest? = try? HCIEvent(octets.span) {
+            role = .peripheral
+          }
         }
         continue
       }
       frameCount += 1
-      let isOurs = steps[index].direction == .fromHost
+      let isOurs = steps[index].direction == .fromHost, payload = steps[index].payload
       switch stream {
-      case .client where ReplayStream.isRequest(opcode):
+      case .client where payload.opcode.kind == .request:
         if isOurs { hosts = index } else { peers = index }
         // Only a guess: most clients are Centrals.
         if links[link].role == nil, role == nil { role = isOurs ? .central : .peripheral }
@@ -126,9 +134,10 @@ struct Script: Sendable {
         if isOurs { peers = nil } else { hosts = nil }
         steps[request].partner = index
         steps[index].partner = request
-      case .security where opcode == 0x01: role = isOurs ? .central : .peripheral
-      case .security where opcode == 0x0B: role = isOurs ? .peripheral : .central
-      case .signaling where opcode == 0x12: role = isOurs ? .peripheral : .central
+      case .security where payload.code == PairingRequest.code: role = isOurs ? .central : .peripheral
+      case .security where payload.code == SecurityRequest.code: role = isOurs ? .peripheral : .central
+      case .signaling where payload.first == ConnectionParameterUpdateRequest.code.rawValue:
+        role = isOurs ? .peripheral : .central
       default: break
       }
     }
@@ -173,7 +182,7 @@ struct Script: Sendable {
   /// The host's next ATT request.
   func nextRequest(after step: Int, on link: Int) -> Int? {
     next(after: step, on: link) {
-      $0.direction == .fromHost && $0.stream == .client && ReplayStream.isRequest($0.payload.first ?? 0)
+      $0.direction == .fromHost && $0.stream == .client && $0.payload.opcode.kind == .request
     }
   }
 }
@@ -247,7 +256,7 @@ private struct ScriptBuilder: TraceSink {
   }
   /// Commands about a link that the replay compares.
   private func subject(ofCommand octets: [UInt8]) -> Int? {
-    guard octets.count >= 6, Script.comparedCommands.contains(octets.little16(1)) else { return nil }
+    guard octets.count >= 6, Script.comparedCommands.contains(octets.commandOpcode) else { return nil }
     return up[octets.little16(4) & 0x0FFF]
   }
   private mutating func event(_ octets: [UInt8]) {
@@ -288,5 +297,8 @@ private struct ScriptBuilder: TraceSink {
 extension Script {
   /// Disconnect, LE Enable Encryption, and the two replies to LE Long Term Key Request: what decides about a link's end
   /// and its protection. Vol 4, Part E, §7.1.6, §7.8.24 … §7.8.26.
-  static let comparedCommands: Set<UInt16> = [0x0406, 0x2019, 0x201A, 0x201B]
+  static let comparedCommands: Set<HCIOpcode> = [
+    Disconnect.opcode, LEEnableEncryption.opcode, LELongTermKeyRequestReply.opcode,
+    LELongTermKeyRequestNegativeReply.opcode,
+  ]
 }

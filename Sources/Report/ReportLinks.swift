@@ -133,14 +133,13 @@ struct ReportLinks {
   }
   /// How strong the peer of a link is heard, from the answer to Read RSSI. Vol 4, Part E, §7.5.4.
   mutating func strength(_ complete: CommandComplete, _ adapter: UInt16, _ record: Int, _ bytes: Span<UInt8>) {
-    // Status, handle, dBm; 127: not available.
-    let at = 7
-    guard complete.commandOpcode.rawValue == 0x1405, bytes.count >= at + 3, bytes[at - 1] == 0 else { return }
-    let handle = ConnectionHandle(rawValue: (UInt16(bytes[at]) | UInt16(bytes[at + 1]) << 8) & 0x0FFF)
-    let rssi = Int8(bitPattern: bytes[at + 2])
-    guard rssi != 127, let link = known(adapter, handle), !list[link].peer.isEmpty else { return }
+    guard complete.commandOpcode == ReadRSSI.opcode,
+      let answer = try? ReadRSSI.decodeReturn(complete.returnParameters, in: bytes), answer.status == .success
+    else { return }
+    // 127: not available.
+    guard answer.rssi != 127, let link = known(adapter, answer.handle), !list[link].peer.isEmpty else { return }
     guard let device = places[list[link].peer] ?? add(list[link].peer) else { return }
-    strengths += [record, device, Int(rssi)]
+    strengths += [record, device, Int(answer.rssi)]
   }
   private mutating func heard(
     _ address: DeviceAddress, _ rssi: Int8, _ data: Octets, _ record: Int, _ bytes: Span<UInt8>
@@ -170,11 +169,21 @@ struct ReportLinks {
 
   /// The buffers of a controller, from the answer to LE Read Buffer Size, [v1] or [v2]. Vol 4, Part E, §7.8.2.
   mutating func buffers(_ complete: CommandComplete, _ adapter: UInt16, _ bytes: Span<UInt8>) {
-    let opcode = complete.commandOpcode.rawValue, at = 7
-    guard opcode == 0x2002 || opcode == 0x2060, bytes.count >= at + 3, bytes[at - 1] == 0, bytes[at + 2] > 0 else {
-      return
+    let size: Int, count: Int, parameters = complete.returnParameters
+    switch complete.commandOpcode {
+    case LEReadBufferSize.opcode:
+      guard let answer = try? LEReadBufferSize.decodeReturn(parameters, in: bytes), answer.status == .success else {
+        return
+      }
+      (size, count) = (Int(answer.leACLDataPacketLength), Int(answer.totalNumLEACLDataPackets))
+    case LEReadBufferSizeV2.opcode:
+      guard let answer = try? LEReadBufferSizeV2.decodeReturn(parameters, in: bytes), answer.status == .success else {
+        return
+      }
+      (size, count) = (Int(answer.leACLDataPacketLength), Int(answer.totalNumLEACLDataPackets))
+    default: return
     }
-    buffers += [Int(adapter), Int(bytes[at + 2]), Int(bytes[at]) | Int(bytes[at + 1]) << 8]
+    if count > 0 { buffers += [Int(adapter), count, size] }
   }
 
   // MARK: Answers

@@ -104,10 +104,12 @@ struct ReportSink: TraceSink {
     let number = record.number
     switch HCIPacketType(rawValue: bytes[0]) {
     case .command where bytes.count >= 3:
+      // A command that is cut has its opcode too.
       links.command(record.adapter, UInt16(bytes[1]) | UInt16(bytes[2]) << 8, number)
-      if bytes[1] == 0x19, bytes[2] == 0x20, bytes.count >= 6 {
-        let handle = ConnectionHandle(rawValue: (UInt16(bytes[4]) | UInt16(bytes[5]) << 8) & 0x0FFF)
-        if let link = links.known(record.adapter, handle) { pairings.asked(link, number) }
+      if case .leEnableEncryption(let command)? = try? AnyCommand(bytes),
+        let link = links.known(record.adapter, command.connectionHandle)
+      {
+        pairings.asked(link, number)
       }
     case .event:
       do throws(WireError) {

@@ -1,3 +1,4 @@
+import ATT
 import BindruneCapture
 import BindruneWire
 import HCI
@@ -28,10 +29,11 @@ public struct TraceFields: TraceSink {
 
   public mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
     guard payload.count > 0 else { return }
-    switch frame.channel.rawValue {
-    case 0x0004: attribute(frame, payload, record)
-    case 0x0006: line(frame, record, "smp", nil, payload, value: 1)
-    case 0x0001, 0x0005: signals(frame, payload, record)
+    switch frame.channel {
+    case .attribute: attribute(frame, payload, record)
+    case .securityManager: line(frame, record, "smp", nil, payload, value: 1)
+    // 0x0001 is the signaling channel of BR/EDR, which the host does not have. Vol 3, Part A, §2.1, Table 2.1.
+    case ChannelID(rawValue: 0x0001), .leSignaling: signals(frame, payload, record)
     default: break
     }
   }
@@ -40,8 +42,11 @@ public struct TraceFields: TraceSink {
     let handle = pending.handle(frame, payload)
     // The octets of a PDU about one attribute follow its handle.
     let value =
-      switch payload[0] {
-      case 0x0A, 0x0C, 0x12, 0x16, 0x17, 0x1B, 0x1D, 0x52, 0xD2: min(3, payload.count)
+      switch ATTOpcode(rawValue: payload[0]) {
+      case ReadRequest.opcode, ReadBlobRequest.opcode, WriteRequest.opcode, PrepareWriteRequest.opcode,
+        PrepareWriteResponse.opcode, HandleValueNotification.opcode, HandleValueIndication.opcode, WriteCommand.opcode,
+        SignedWriteCommand.opcode:
+        min(3, payload.count)
       default: 1
       }
     line(frame, record, "att", handle, payload, value: value)

@@ -303,23 +303,27 @@ struct PendingHandles: Sendable {
 
   mutating func handle(_ frame: TraceFrame, _ payload: Span<UInt8>) -> UInt16? {
     let opcode = ATTOpcode(rawValue: payload[0])
-    switch opcode.rawValue {
-    case 0x01:
+    switch opcode {
+    case ErrorResponse.opcode:
       _ = take(frame, isIndication: false)
       return payload.count >= 4 ? payload.little16(2) : nil
-    case 0x04, 0x06, 0x08, 0x10:
+    case FindInformationRequest.opcode, FindByTypeValueRequest.opcode, ReadByTypeRequest.opcode,
+      ReadByGroupTypeRequest.opcode:
       keep(frame, nil, isIndication: false)
       return payload.count >= 3 ? payload.little16(1) : nil
-    case 0x0A, 0x0C, 0x12, 0x16, 0x1D:
+    case ReadRequest.opcode, ReadBlobRequest.opcode, WriteRequest.opcode, PrepareWriteRequest.opcode,
+      HandleValueIndication.opcode:
       let handle = payload.count >= 3 ? payload.little16(1) : nil
       keep(frame, handle, isIndication: opcode.kind == .indication)
       return handle
-    case 0x17, 0x1B, 0x52, 0xD2: return payload.count >= 3 ? payload.little16(1) : nil
-    case 0x02, 0x0E, 0x18, 0x20:
+    case PrepareWriteResponse.opcode, HandleValueNotification.opcode, WriteCommand.opcode, SignedWriteCommand.opcode:
+      return payload.count >= 3 ? payload.little16(1) : nil
+    case ExchangeMTURequest.opcode, ReadMultipleRequest.opcode, ExecuteWriteRequest.opcode,
+      ReadMultipleVariableRequest.opcode:
       keep(frame, nil, isIndication: false)
       return nil
-    case 0x0B, 0x0D, 0x13: return take(frame, isIndication: false)
-    case 0x1E: return take(frame, isIndication: true)
+    case ReadResponse.opcode, ReadBlobResponse.opcode, WriteResponse.opcode: return take(frame, isIndication: false)
+    case HandleValueConfirmation.opcode: return take(frame, isIndication: true)
     default: return nil
     }
   }

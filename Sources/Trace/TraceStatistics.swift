@@ -268,8 +268,8 @@ public struct TraceStatistics: TraceSink, Sendable {
     }
     // Both sides have at least 23. Vol 3, Part F, §3.4.2.
     guard payload.count >= 3 else { return }
-    if opcode.rawValue == 0x02 { connections[place].clientMTU = max(23, Int(payload.little16(1))) }
-    if opcode.rawValue == 0x03, let client = connections[place].clientMTU {
+    if opcode == ExchangeMTURequest.opcode { connections[place].clientMTU = max(23, Int(payload.little16(1))) }
+    if opcode == ExchangeMTUResponse.opcode, let client = connections[place].clientMTU {
       let mtu = min(client, max(23, Int(payload.little16(1))))
       connections[place].attMTU = mtu
       connections[place].change(.mtu(mtu), record.number, record.time)

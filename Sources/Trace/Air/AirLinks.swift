@@ -4,8 +4,7 @@ import BindruneWire
 import HCI
 import L2CAP
 
-// HCI packets: links and their parameters, and what the controller can take. Events are read by their octets where two
-// versions begin alike.
+// HCI packets: links and their parameters, and what the controller can take.
 
 extension AirMonitor {
   // MARK: Data
@@ -80,22 +79,21 @@ extension AirMonitor {
     let event: HCIEvent
     do throws(WireError) { event = try HCIEvent(bytes) } catch { return }
     switch event {
-    case .commandComplete: complete(adapter, bytes)
+    case .commandComplete(let event): complete(adapter, event, bytes)
     case .commandStatus(let status): change(adapter) { $0.commandCredits = Int(status.numHCICommandPackets) }
-    case .numberOfCompletedPackets:
-      for index in 0..<Int(bytes[3]) {
-        guard let place = existing(record.adapter, UInt32(bytes.little16(4 + 4 * index) & 0x0FFF)) else { continue }
-        links[place].waiting = max(0, links[place].waiting - Int(bytes.little16(6 + 4 * index)))
+    case .numberOfCompletedPackets(let event):
+      var cursor = event.handles.cursor
+      while let entry = cursor.next(in: bytes) {
+        guard let place = existing(record.adapter, UInt32(entry.connectionHandle.rawValue)) else { continue }
+        links[place].waiting = max(0, links[place].waiting - Int(entry.numCompletedPackets))
       }
       updateBuffers(adapter)
     case .disconnectionComplete(let event) where event.status == .success:
       if let place = existing(record.adapter, UInt32(event.connectionHandle.rawValue)) { end(place, event.reason) }
       updateBuffers(adapter)
-    case .leConnectionComplete: connected(record.adapter, bytes, 15)
-    case .leEnhancedConnectionComplete: connected(record.adapter, bytes, 27)
-    // LE Enhanced Connection Complete, version 2, begins as version 1.
-    case .unknownLE(0x29, _) where bytes.count >= 33: connected(record.adapter, bytes, 27)
-    // Connection Complete, of BR/EDR: status, handle, address. Vol 4, Part E, §7.7.3.
+    case .leConnectionComplete, .leEnhancedConnectionComplete, .unknownLE(0x29, _):
+      if let new = ReportedConnection(event, bytes) { connected(record.adapter, new) }
+    // Connection Complete, of BR/EDR, has no declaration: status, handle, address. Vol 4, Part E, §7.7.3.
     case .unknown(0x03, _) where bytes.count >= 12 && bytes[3] == 0:
       var link = AirLink(adapter: record.adapter, connection: UInt32(bytes.little16(4) & 0x0FFF))
       (link.isLE, link.peer, link.peerType) = (false, bytes.address(6), .public)
@@ -144,38 +142,38 @@ extension AirMonitor {
     note(.changed(links[place], field))
   }
 
-  /// `at`: where Connection_Interval is. Vol 4, Part E, §7.7.65.1 and §7.7.65.10.
-  private mutating func connected(_ adapter: UInt16, _ bytes: Span<UInt8>, _ at: Int) {
-    guard bytes[4] == 0 else { return }
-    var link = AirLink(adapter: adapter, connection: UInt32(bytes.little16(5) & 0x0FFF))
+  private mutating func connected(_ adapter: UInt16, _ new: ReportedConnection) {
+    guard new.status == .success else { return }
+    var link = AirLink(adapter: adapter, connection: UInt32(new.handle.rawValue))
     (link.isLE, link.isFromStart, link.isEncrypted, link.countsWaiting) = (true, true, false, true)
-    link.role = LinkRole(rawValue: bytes[7])
-    (link.peer, link.peerType) = (bytes.address(9), AddressType(rawValue: bytes[8]))
-    link.interval = ConnectionInterval(rawValue: bytes.little16(at))
-    link.latency = bytes.little16(at + 2)
-    link.supervisionTimeout = SupervisionTimeout(rawValue: bytes.little16(at + 4))
+    (link.role, link.peer, link.peerType) = (new.role, new.peer, new.peerType)
+    (link.interval, link.latency, link.supervisionTimeout) = (new.interval, new.latency, new.timeout)
     link.mtu = Bearer.defaultMTU
     open(link)
   }
 
-  /// Command Complete: how many commands fit, the opcode, the status, the rest. Vol 4, Part E, §7.7.14.
-  private mutating func complete(_ adapter: Int, _ bytes: Span<UInt8>) {
-    change(adapter) { $0.commandCredits = Int(bytes[3]) }
-    guard bytes.count > 6, bytes[6] == 0 else { return }
-    let number = adapters[adapter].number
-    switch bytes.little16(4) {
-    // Reset: every link is gone. Vol 4, Part E, §7.3.2.
-    case 0x0C03:
+  private mutating func complete(_ adapter: Int, _ event: CommandComplete, _ bytes: Span<UInt8>) {
+    change(adapter) { $0.commandCredits = Int(event.numHCICommandPackets) }
+    let number = adapters[adapter].number, parameters = event.returnParameters
+    guard !parameters.isEmpty, parameters.byte(0, in: bytes) == HCIStatus.success.rawValue else { return }
+    switch event.commandOpcode {
+    case Reset.opcode:
       for place in links.indices where links[place].adapter == number && links[place].ended == nil { end(place, nil) }
       updateBuffers(adapter)
-    // Read Buffer Size; LE Read Buffer Size, versions 1 and 2. Vol 4, Part E, §7.4.5 and §7.8.2.
-    case 0x1005 where bytes.count >= 12: change(adapter) { $0.buffersClassic = Int(bytes.little16(10)) }
-    case 0x2002 where bytes.count >= 10, 0x2060 where bytes.count >= 10:
-      change(adapter) { $0.buffersLE = Int(bytes[9]) }
-    // LE Read PHY. Vol 4, Part E, §7.8.47.
-    case 0x2030 where bytes.count >= 11:
-      guard let place = existing(number, UInt32(bytes.little16(7) & 0x0FFF)) else { return }
-      let phys = (PHY(rawValue: bytes[9]), PHY(rawValue: bytes[10]))
+    case ReadBufferSize.opcode:
+      guard let size = try? ReadBufferSize.decodeReturn(parameters, in: bytes) else { return }
+      change(adapter) { $0.buffersClassic = Int(size.totalNumACLDataPackets) }
+    case LEReadBufferSize.opcode:
+      guard let size = try? LEReadBufferSize.decodeReturn(parameters, in: bytes) else { return }
+      change(adapter) { $0.buffersLE = Int(size.totalNumLEACLDataPackets) }
+    case LEReadBufferSizeV2.opcode:
+      guard let size = try? LEReadBufferSizeV2.decodeReturn(parameters, in: bytes) else { return }
+      change(adapter) { $0.buffersLE = Int(size.totalNumLEACLDataPackets) }
+    case LEReadPHY.opcode:
+      guard let answer = try? LEReadPHY.decodeReturn(parameters, in: bytes),
+        let place = existing(number, UInt32(answer.connectionHandle.rawValue))
+      else { return }
+      let phys = (answer.txPHY, answer.rxPHY)
       if let tx = links[place].txPHY, let rx = links[place].rxPHY, (tx, rx) == phys { return }
       (links[place].txPHY, links[place].rxPHY) = phys
       note(.changed(links[place], .phy))

@@ -27,10 +27,10 @@ struct CheckAdapter {
   /// How many commands the host may send now.
   var commandCredits: Int?
   /// The length of the return parameters of each command that has had sound ones.
-  var returnLengths: [UInt16: Int] = [:]
+  var returnLengths: [HCIOpcode: Int] = [:]
 
   struct PendingCommand {
-    var opcode: UInt16
+    var opcode: HCIOpcode
     /// What the command asks for: a switch, a mask, or an advertising handle.
     var argument: UInt64
   }

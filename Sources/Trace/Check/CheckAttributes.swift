@@ -21,7 +21,7 @@ struct CheckAttributes {
   /// A PDU is missing: what waits is not known any more.
   mutating func lose() {
     for index in clients.indices {
-      if clients[index].request?.opcode == 0x02 { mtu = nil }
+      if clients[index].request?.opcode == ExchangeMTURequest.opcode { mtu = nil }
       clients[index].lose()
     }
   }
@@ -40,29 +40,30 @@ struct CheckAttributes {
     let party = direction.sender
     report.judge(.attributeEmpty, pdu.count > 0, by: party, seen: "an empty payload", allowed: "an opcode")
     guard pdu.count > 0 else { return }
-    let opcode = pdu[0]
+    let opcode = ATTOpcode(rawValue: pdu[0])
     if let mtu {
       report.judge(
-        .attributeMTU, pdu.count <= mtu, by: party, seen: "\(Self.name(opcode)) of \(pdu.count) octets",
+        .attributeMTU, pdu.count <= mtu, by: party, seen: "\(opcode) of \(pdu.count) octets",
         allowed: "at most \(mtu)")
     }
-    let isKnown = ATTOpcode(rawValue: opcode).isKnown
-    report.judge(.attributeOpcode, isKnown, by: party, seen: "opcode \(code(opcode))", allowed: "one of the 31")
+    let isKnown = opcode.isKnown
+    report.judge(
+      .attributeOpcode, isKnown, by: party, seen: "opcode \(code(opcode.rawValue))", allowed: "one of the 31")
     let sender = direction == .fromHost ? 0 : 1, other = 1 - sender
     guard isKnown else {
       // A server answers an undefined request with an error, and ignores an undefined command.
-      if opcode & 0x40 == 0 { clients[sender].undefined(opcode, &report) }
+      if !opcode.isCommand { clients[sender].undefined(opcode, &report) }
       return
     }
-    let problem = Self.shapeProblem(pdu)
+    let problem = Self.shapeProblem(opcode, pdu.count)
     report.judge(
-      .attributeShape, problem == nil, by: party, seen: "\(Self.name(opcode)) of \(pdu.count) octets",
+      .attributeShape, problem == nil, by: party, seen: "\(opcode) of \(pdu.count) octets",
       allowed: problem ?? "")
     guard problem == nil else { return clients[Self.isOfServer(opcode) ? other : sender].lose() }
     switch opcode {
-    case 0x02: exchange(pdu, of: sender, isRequest: true, party, &report)
-    case 0x03: exchange(pdu, of: other, isRequest: false, party, &report)
-    case 0xD2:
+    case ExchangeMTURequest.opcode: exchange(pdu, of: sender, isRequest: true, party, &report)
+    case ExchangeMTUResponse.opcode: exchange(pdu, of: other, isRequest: false, party, &report)
+    case SignedWriteCommand.opcode:
       if let isEncrypted {
         report.judge(
           .signedUnencrypted, !isEncrypted, by: party, seen: "a signed write on an encrypted link",
@@ -72,7 +73,7 @@ struct CheckAttributes {
     }
     if Self.isOfServer(opcode) {
       clients[other].fromServer(pdu, party, &report)
-      if opcode == 0x03 { agree(other) }
+      if opcode == ExchangeMTUResponse.opcode { agree(other) }
     } else {
       clients[sender].fromClient(pdu, party, &report)
     }
@@ -110,34 +111,34 @@ struct CheckAttributes {
   // MARK: Opcodes
 
   /// Responses, notifications and indications.
-  private static func isOfServer(_ opcode: UInt8) -> Bool {
-    switch ATTOpcode(rawValue: opcode).kind {
+  private static func isOfServer(_ opcode: ATTOpcode) -> Bool {
+    switch opcode.kind {
     case .response, .notification, .indication: true
     case .request, .command, .confirmation, nil: false
     }
   }
-  static func name(_ opcode: UInt8) -> String { ATTOpcode(rawValue: opcode).description }
 
   /// The lengths that an opcode permits; nil: the PDU has one of them. Vol 3, Part F, §3.4.
-  private static func shapeProblem(_ pdu: Span<UInt8>) -> String? {
-    let count = pdu.count
+  private static func shapeProblem(_ opcode: ATTOpcode, _ count: Int) -> String? {
     let (isSound, allowed): (Bool, StaticString) =
-      switch pdu[0] {
-      case 0x01: (count == 5, "5 octets")
-      case 0x02, 0x03, 0x0A: (count == 3, "3 octets")
-      case 0x04, 0x0C: (count == 5, "5 octets")
-      case 0x05: (count >= 6, "6 octets or more")
-      case 0x06: (count >= 7, "7 octets or more")
-      case 0x07: (count >= 5, "5 octets or more")
-      case 0x08, 0x10: (count == 7 || count == 21, "7 or 21 octets")
-      case 0x09: (count >= 4, "4 octets or more")
-      case 0x0E, 0x20: (count >= 3 && count % 2 == 1, "handles of 2 octets")
-      case 0x11: (count >= 6, "6 octets or more")
-      case 0x12, 0x52, 0x1B, 0x1D: (count >= 3, "3 octets or more")
-      case 0x13, 0x19, 0x1E: (count == 1, "1 octet")
-      case 0x16, 0x17: (count >= 5, "5 octets or more")
-      case 0x18: (count == 2, "2 octets")
-      case 0xD2: (count >= 15, "15 octets or more")
+      switch opcode {
+      case ErrorResponse.opcode: (count == 5, "5 octets")
+      case ExchangeMTURequest.opcode, ExchangeMTUResponse.opcode, ReadRequest.opcode: (count == 3, "3 octets")
+      case FindInformationRequest.opcode, ReadBlobRequest.opcode: (count == 5, "5 octets")
+      case FindInformationResponse.opcode: (count >= 6, "6 octets or more")
+      case FindByTypeValueRequest.opcode: (count >= 7, "7 octets or more")
+      case FindByTypeValueResponse.opcode: (count >= 5, "5 octets or more")
+      case ReadByTypeRequest.opcode, ReadByGroupTypeRequest.opcode: (count == 7 || count == 21, "7 or 21 octets")
+      case ReadByTypeResponse.opcode: (count >= 4, "4 octets or more")
+      case ReadMultipleRequest.opcode, ReadMultipleVariableRequest.opcode:
+        (count >= 3 && count % 2 == 1, "handles of 2 octets")
+      case ReadByGroupTypeResponse.opcode: (count >= 6, "6 octets or more")
+      case WriteRequest.opcode, WriteCommand.opcode, HandleValueNotification.opcode, HandleValueIndication.opcode:
+        (count >= 3, "3 octets or more")
+      case WriteResponse.opcode, ExecuteWriteResponse.opcode, HandleValueConfirmation.opcode: (count == 1, "1 octet")
+      case PrepareWriteRequest.opcode, PrepareWriteResponse.opcode: (count >= 5, "5 octets or more")
+      case ExecuteWriteRequest.opcode: (count == 2, "2 octets")
+      case SignedWriteCommand.opcode: (count >= 15, "15 octets or more")
       default: (true, "")
       }
     return isSound ? nil : "\(allowed)"

@@ -1,13 +1,17 @@
+import ATT
 import BindruneWire
 import HCI
 
 /// # CheckClient
 /// **Overview**: the requests of one device and the answers, notifications and indications of the other.
 ///
+/// **Function**: `CheckAttributes` has judged the length of each PDU. Fields are read at their offsets: an entry of a
+/// list that breaks a rule must be judged too, and the list of a declaration would refuse all of it.
+///
 /// **Phases**: idle ↔ a request waits; and independently idle ↔ an indication waits. Vol 3, Part F, §3.3.2.
 struct CheckClient {
   struct Request {
-    var opcode: UInt8
+    var opcode: ATTOpcode
     var time: Int64
     /// A range of handles; of a request about one attribute, twice that.
     var start: UInt16 = 0, end: UInt16 = 0
@@ -45,16 +49,17 @@ struct CheckClient {
 
   // MARK: From the client
 
-  mutating func undefined(_ opcode: UInt8, _ report: inout CheckReport) {
+  mutating func undefined(_ opcode: ATTOpcode, _ report: inout CheckReport) {
     guard request == nil else { return }
     // The server may also ignore it.
     mayHaveRequest = true
   }
 
   mutating func fromClient(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
-    if let indication, pdu[0] == 0x1E { answered(since: indication, pdu[0], party, &report) }
-    switch pdu[0] {
-    case 0x1E:
+    let opcode = ATTOpcode(rawValue: pdu[0])
+    if let indication, opcode == HandleValueConfirmation.opcode { answered(since: indication, opcode, party, &report) }
+    switch opcode {
+    case HandleValueConfirmation.opcode:
       if indication != nil || !mayHaveIndication {
         report.judge(
           .confirmationAsked, indication != nil, by: party, seen: "a confirmation",
@@ -62,46 +67,56 @@ struct CheckClient {
       }
       indication = nil
       mayHaveIndication = false
-    case 0x52, 0xD2:
+    case WriteCommand.opcode, SignedWriteCommand.opcode:
       handle(pdu.little16(1), party, &report)
-      if pdu[0] == 0x52 { value(pdu.count - 3, party, &report) }
+      if opcode == WriteCommand.opcode { value(pdu.count - 3, party, &report) }
       database.written(pdu.little16(1))
-    default: begin(pdu, party, &report)
+    default: begin(opcode, pdu, party, &report)
     }
   }
-  private mutating func begin(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+  private mutating func begin(
+    _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
     if let request {
       report.judge(
         .oneRequest, false, by: party,
-        seen: "\(CheckAttributes.name(pdu[0])) while \(CheckAttributes.name(request.opcode)) waits",
+        seen: "\(opcode) while \(request.opcode) waits",
         allowed: "the response first")
     } else {
       report.judge(.oneRequest, true, by: party, seen: "", allowed: "")
     }
     mayHaveRequest = false
-    var new = Request(opcode: pdu[0], time: report.time)
-    switch pdu[0] {
-    case 0x04, 0x06, 0x08, 0x10:
+    var new = Request(opcode: opcode, time: report.time)
+    switch opcode {
+    case FindInformationRequest.opcode, FindByTypeValueRequest.opcode, ReadByTypeRequest.opcode,
+      ReadByGroupTypeRequest.opcode:
       (new.start, new.end) = (pdu.little16(1), pdu.little16(3))
-      new.type = pdu[0] == 0x04 ? 0 : pdu[0] == 0x06 ? UInt128(pdu.little16(5)) : pdu.uuid(5..<pdu.count)
+      new.type =
+        switch opcode {
+        case FindInformationRequest.opcode: 0
+        case FindByTypeValueRequest.opcode: UInt128(pdu.little16(5))
+        default: pdu.uuid(5..<pdu.count)
+        }
       handle(new.start, party, &report)
       report.judge(
         .handleRangeOrder, new.start <= new.end, by: party, seen: "\(code(new.start, 4)) to \(code(new.end, 4))",
         allowed: "the lesser one first")
-      if pdu[0] == 0x10 {
+      if opcode == ReadByGroupTypeRequest.opcode {
         report.judge(
           .groupingType, new.type == 0x2800 || new.type == 0x2801, by: party, seen: "the type \(code(new.type, 4))",
           allowed: "0x2800 or 0x2801")
       }
-    case 0x0A, 0x0C, 0x12, 0x16:
+    case ReadRequest.opcode, ReadBlobRequest.opcode, WriteRequest.opcode, PrepareWriteRequest.opcode:
       (new.start, new.end) = (pdu.little16(1), pdu.little16(1))
       handle(new.start, party, &report)
-      if pdu[0] == 0x0C || pdu[0] == 0x16 { new.offset = Int(pdu.little16(3)) }
-      if pdu[0] == 0x16 || pdu.count == 5 { new.parameters = pdu.extracting(droppingFirst: 1).array }
-      if pdu[0] == 0x12 { value(pdu.count - 3, party, &report) }
-      if pdu[0] == 0x12 { database.writing(new.start, pdu, party, &report) }
-      if pdu[0] == 0x16 { database.prepares(new.start) }
-    case 0x0E, 0x20:
+      if opcode == ReadBlobRequest.opcode || opcode == PrepareWriteRequest.opcode { new.offset = Int(pdu.little16(3)) }
+      if opcode == PrepareWriteRequest.opcode || pdu.count == 5 {
+        new.parameters = pdu.extracting(droppingFirst: 1).array
+      }
+      if opcode == WriteRequest.opcode { value(pdu.count - 3, party, &report) }
+      if opcode == WriteRequest.opcode { database.writing(new.start, pdu, party, &report) }
+      if opcode == PrepareWriteRequest.opcode { database.prepares(new.start) }
+    case ReadMultipleRequest.opcode, ReadMultipleVariableRequest.opcode:
       report.judge(
         .multipleHandles, pdu.count >= 5, by: party, seen: "one attribute", allowed: "two attributes or more")
       var at = 1
@@ -109,7 +124,7 @@ struct CheckClient {
         handle(pdu.little16(at), party, &report)
         at += 2
       }
-    case 0x18:
+    case ExecuteWriteRequest.opcode:
       report.judge(.executeFlags, pdu[1] <= 1, by: party, seen: code(pdu[1]), allowed: "0x00 or 0x01")
     default: break
     }
@@ -124,27 +139,29 @@ struct CheckClient {
   }
   /// 30 s between question and answer. A longer time than an hour is a clock that was set.
   private func answered(
-    since time: Int64, _ opcode: UInt8, _ party: CheckFinding.Party, _ report: inout CheckReport
+    since time: Int64, _ opcode: ATTOpcode, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
     let (elapsed, hasOverflow) = report.time.subtractingReportingOverflow(time)
     guard !hasOverflow, elapsed >= 0, elapsed < 3_600_000_000_000 else { return }
     report.judge(
       .transactionTimeout, elapsed <= 30_000_000_000, by: party,
-      seen: "\(CheckAttributes.name(opcode)) after \(elapsed / 1_000_000_000) s", allowed: "30 s")
+      seen: "\(opcode) after \(elapsed / 1_000_000_000) s", allowed: "30 s")
   }
 
   // MARK: From the server
 
   mutating func fromServer(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
-    switch pdu[0] {
-    case 0x1B, 0x1D:
+    let opcode = ATTOpcode(rawValue: pdu[0])
+    switch opcode {
+    case HandleValueNotification.opcode, HandleValueIndication.opcode:
       handle(pdu.little16(1), party, &report)
       value(pdu.count - 3, party, &report)
-      if pdu[0] == 0x1D { indicates(party, &report) }
+      if opcode == HandleValueIndication.opcode { indicates(party, &report) }
       database.notified(
-        pdu.little16(1), pdu, isIndication: pdu[0] == 0x1D, writing: pendingConfiguration, party, &report)
-    case 0x23: multiple(pdu, party, &report)
-    default: respond(pdu, party, &report)
+        pdu.little16(1), pdu, isIndication: opcode == HandleValueIndication.opcode, writing: pendingConfiguration,
+        party, &report)
+    case MultipleHandleValueNotification.opcode: multiple(pdu, party, &report)
+    default: respond(opcode, pdu, party, &report)
     }
   }
   private mutating func indicates(_ party: CheckFinding.Party, _ report: inout CheckReport) {
@@ -170,40 +187,41 @@ struct CheckClient {
   }
   /// A write of two octets waits for its response: the server may already act on it.
   private var pendingConfiguration: (handle: UInt16, value: UInt16)? {
-    guard let request, request.opcode == 0x12, request.parameters.count == 4 else { return nil }
+    guard let request, request.opcode == WriteRequest.opcode, request.parameters.count == 4 else { return nil }
     return (request.start, UInt16(request.parameters[2]) | UInt16(request.parameters[3]) << 8)
   }
 
-  private mutating func respond(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
-    let opcode = pdu[0]
+  private mutating func respond(
+    _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
     if request != nil || !mayHaveRequest {
       report.judge(
-        .responseAsked, request != nil, by: party, seen: CheckAttributes.name(opcode), allowed: "none without a request"
+        .responseAsked, request != nil, by: party, seen: opcode.description, allowed: "none without a request"
       )
     }
     mayHaveRequest = false
     guard let asked = request.take() else { return }
     report.judge(
-      .responseKind, opcode == asked.opcode + 1 || opcode == 0x01, by: party,
-      seen: "\(CheckAttributes.name(opcode)) to \(CheckAttributes.name(asked.opcode))",
-      allowed: "\(CheckAttributes.name(asked.opcode + 1)) or ATT_ERROR_RSP")
+      .responseKind, opcode == asked.opcode.response || opcode == ErrorResponse.opcode, by: party,
+      seen: "\(opcode) to \(asked.opcode)",
+      allowed: "\(asked.opcode.response?.description ?? "") or ATT_ERROR_RSP")
     answered(since: asked.time, opcode, party, &report)
-    if opcode == 0x01 { return error(pdu, asked, party, &report) }
-    guard opcode == asked.opcode + 1 else { return }
+    if opcode == ErrorResponse.opcode { return error(pdu, asked, party, &report) }
+    guard opcode == asked.opcode.response else { return }
     switch opcode {
-    case 0x05: information(pdu, asked, party, &report)
-    case 0x07: found(pdu, asked, party, &report)
-    case 0x09, 0x11: list(pdu, asked, party, &report)
-    case 0x0B:
+    case FindInformationResponse.opcode: information(pdu, asked, party, &report)
+    case FindByTypeValueResponse.opcode: found(pdu, asked, party, &report)
+    case ReadByTypeResponse.opcode, ReadByGroupTypeResponse.opcode: list(pdu, asked, party, &report)
+    case ReadResponse.opcode:
       value(pdu.count - 1, party, &report)
       database.read(asked.start, pdu, 1..<pdu.count, party, &report)
-    case 0x0D: value(asked.offset + pdu.count - 1, party, &report)
-    case 0x13:
+    case ReadBlobResponse.opcode: value(asked.offset + pdu.count - 1, party, &report)
+    case WriteResponse.opcode:
       if asked.parameters.count == 4 {
         database.configured(asked.start, UInt16(asked.parameters[2]) | UInt16(asked.parameters[3]) << 8)
       }
       database.confirmed(asked.start)
-    case 0x17:
+    case PrepareWriteResponse.opcode:
       let isEqual = pdu.extracting(droppingFirst: 1).array == asked.parameters
       report.judge(.prepareEcho, isEqual, by: party, seen: "other octets", allowed: "the request's")
     default: break
@@ -214,8 +232,8 @@ struct CheckClient {
     _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
     report.judge(
-      .errorRequest, pdu[1] == asked.opcode, by: party, seen: CheckAttributes.name(pdu[1]),
-      allowed: CheckAttributes.name(asked.opcode))
+      .errorRequest, pdu[1] == asked.opcode.rawValue, by: party, seen: ATTOpcode(rawValue: pdu[1]).description,
+      allowed: asked.opcode.description)
     let handle = pdu.little16(2), error = pdu[4]
     if asked.start != 0, asked.start <= asked.end {
       report.judge(
@@ -289,7 +307,7 @@ struct CheckClient {
   private mutating func list(
     _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
-    let isGroup = pdu[0] == 0x11, size = Int(pdu[1]), header = isGroup ? 4 : 2
+    let isGroup = asked.opcode == ReadByGroupTypeRequest.opcode, size = Int(pdu[1]), header = isGroup ? 4 : 2
     uniform(size >= header && (pdu.count - 2) % max(1, size) == 0, pdu.count - 2, size, party, &report)
     guard size >= header else { return }
     var at = 2, last: UInt16 = 0, lastEnd: UInt16 = 0

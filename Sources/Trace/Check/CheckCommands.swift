@@ -11,123 +11,168 @@ extension CheckAdapter {
       return report.judge(
         .commandLength, false, by: .host, seen: "\(bytes.count) octets", allowed: "a header of \(Self.commandHeader)")
     }
-    let opcode = bytes.little16(1), stated = Int(bytes[3]), actual = record.originalCount - Self.commandHeader
+    let opcode = HCIOpcode(rawValue: bytes.little16(1)), stated = Int(bytes[3]),
+      actual = record.originalCount - Self.commandHeader
     report.judge(
       .commandLength, stated == actual, by: .host, seen: "Parameter_Total_Length \(stated) with \(actual) octets",
       allowed: "\(actual)")
     credits(opcode, &report)
-    let parameters = record.isCut || stated != actual ? nil : bytes
     var argument: UInt64 = 0
-    if let parameters, form(opcode, parameters, &report) {
+    if !record.isCut, stated == actual, let command = form(opcode, bytes, &report) {
       // The argument is the first octet, or the first eight.
       for index in 0..<min(8, stated) {
-        argument |= UInt64(parameters[Self.commandHeader + index]) << (8 * UInt64(index))
+        argument |= UInt64(bytes[Self.commandHeader + index]) << (8 * UInt64(index))
       }
-      permitted(opcode, parameters, &report)
+      permitted(command, opcode, bytes, &report)
     }
-    if pending.count < Self.mostPending, opcode != Self.hostCompletedPackets {
+    if pending.count < Self.mostPending, opcode != HostNumberOfCompletedPackets.opcode {
       pending.append(PendingCommand(opcode: opcode, argument: argument))
     }
   }
 
   /// Packet type, opcode and Parameter_Total_Length. Vol 4, Part E, §5.4.1.
   private static var commandHeader: Int { 4 }
-  private static var hostCompletedPackets: UInt16 { 0x0C35 }
-  static var resetOpcode: UInt16 { 0x0C03 }
 
-  private mutating func credits(_ opcode: UInt16, _ report: inout CheckReport) {
-    let isReset = opcode == Self.resetOpcode
+  private mutating func credits(_ opcode: HCIOpcode, _ report: inout CheckReport) {
+    let isReset = opcode == Reset.opcode
     if !isReset {
       report.judge(
-        .resetAlone, !pending.contains { $0.opcode == Self.resetOpcode }, by: .host, seen: "\(Self.name(opcode))",
+        .resetAlone, !pending.contains { $0.opcode == Reset.opcode }, by: .host, seen: "\(Self.name(opcode))",
         allowed: "none before the Command Complete of HCI_Reset")
     }
     // Host_Number_Of_Completed_Packets has no answer and needs no credit: Vol 4, Part E, §7.3.40.
-    guard opcode != Self.hostCompletedPackets, let left = commandCredits else { return }
+    guard opcode != HostNumberOfCompletedPackets.opcode, let left = commandCredits else { return }
     report.judge(
       .commandCredits, left > 0, by: .host, seen: Self.name(opcode),
       allowed: "no command before the controller permits one")
     commandCredits = max(0, left - 1)
   }
 
-  static func name(_ opcode: UInt16) -> String {
-    let opcode = HCIOpcode(rawValue: opcode)
-    return opcode.shownName ?? opcode.unknownName
+  static func name(_ opcode: HCIOpcode) -> String {
+    opcode.shownName ?? opcode.unknownName
   }
   /// `pending` has no command that may change what `state` is.
-  func isSettled(_ opcodes: UInt16...) -> Bool { !pending.contains { opcodes.contains($0.opcode) } }
+  func isSettled(_ opcodes: HCIOpcode...) -> Bool { !pending.contains { opcodes.contains($0.opcode) } }
+  func isSettled(_ opcode: HCIOpcode) -> Bool { !pending.contains { $0.opcode == opcode } }
 
   // MARK: Form
 
-  /// False if the parameters are not those of the command, so that nothing else can be read from them.
-  private func form(_ opcode: UInt16, _ bytes: Span<UInt8>, _ report: inout CheckReport) -> Bool {
-    var problem: String?
+  /// Nil if the parameters are not those of the command, so that nothing else can be read from them.
+  private func form(_ opcode: HCIOpcode, _ bytes: Span<UInt8>, _ report: inout CheckReport) -> AnyCommand? {
+    var command: AnyCommand?, problem: String?
     do throws(WireError) {
-      if case .unknown = try AnyCommand(bytes) { return true }
-      problem = Self.rangeProblem(opcode, bytes)
+      let read = try AnyCommand(bytes)
+      if case .unknown = read { return read }
+      problem = Self.rangeProblem(read)
+      command = read
     } catch { problem = error.description }
     report.judge(
       .commandParameters, problem == nil, by: .host, seen: "\(Self.name(opcode)): \(problem ?? "")",
       allowed: "the parameters of its definition")
-    guard problem == nil else { return false }
-    switch opcode {
-    case 0x2006 where bytes[8] != 1:  // High duty cycle directed advertising has no interval.
-      advertisingIntervals(UInt32(bytes.little16(4)), UInt32(bytes.little16(6)), &report)
-    case 0x2036: advertisingIntervals(bytes.little24(7), bytes.little24(10), &report)
-    case 0x200B: scanWindow(bytes, 5, &report)
-    case 0x2041:
-      var at = 7
-      while at + 5 <= bytes.count {
-        scanWindow(bytes, at + 1, &report)
-        at += 5
-      }
-    case 0x200D:
-      scanWindow(bytes, 4, &report)
-      connection(bytes, 17, &report)
-    case 0x2013, 0x2020: connection(bytes, 6, &report)
-    case 0x2043:
-      var at = 14, phys = bytes[13]
-      while at + 16 <= bytes.count {
+    guard problem == nil, let command else { return nil }
+    switch command {
+    // High duty cycle directed advertising has no interval.
+    case .leSetAdvertisingParameters(let command) where command.advertisingType != .connectableDirectedHighDutyCycle:
+      advertisingIntervals(
+        UInt32(command.advertisingIntervalMin.rawValue), UInt32(command.advertisingIntervalMax.rawValue), &report)
+    case .leSetExtendedAdvertisingParameters(let command):
+      advertisingIntervals(
+        command.primaryAdvertisingIntervalMin.rawValue.value, command.primaryAdvertisingIntervalMax.rawValue.value,
+        &report)
+    case .leSetScanParameters(let command): scanWindow(command.leScanInterval, command.leScanWindow, &report)
+    case .leSetExtendedScanParameters(let command):
+      let phys = command.scanningPHYs
+      if phys.contains(.le1M) { scanWindow(command.le1M.scanInterval, command.le1M.scanWindow, &report) }
+      if phys.contains(.leCoded) { scanWindow(command.leCoded.scanInterval, command.leCoded.scanWindow, &report) }
+    case .leCreateConnection(let command):
+      scanWindow(command.leScanInterval, command.leScanWindow, &report)
+      connection(AskedParameters(command), &report)
+    case .leConnectionUpdate(let command): connection(AskedParameters(command), &report)
+    case .leRemoteConnectionParameterRequestReply(let command): connection(AskedParameters(command), &report)
+    case .leExtendedCreateConnection(let command):
+      let groups: [(PHYSet, LEExtendedCreateConnection.Parameters)] = [
+        (.le1M, command.le1M), (.le2M, command.le2M), (.leCoded, command.leCoded),
+      ]
+      for (phy, group) in groups where command.initiatingPHYs.contains(phy) {
         // The scan parameters of LE 2M are ignored: Vol 4, Part E, §7.8.66.
-        if phys & (~phys &+ 1) != 0x02 { scanWindow(bytes, at, &report) }
-        connection(bytes, at + 4, &report)
-        phys &= phys &- 1
-        at += 16
+        if phy != .le2M { scanWindow(group.scanInterval, group.scanWindow, &report) }
+        connection(AskedParameters(group), &report)
       }
-    case 0x2005: randomAddress(bytes, 4, &report)
-    case 0x2035: randomAddress(bytes, 5, &report)
+    case .leSetRandomAddress(let command): randomAddress(command.randomAddress, &report)
+    case .leSetAdvertisingSetRandomAddress(let command): randomAddress(command.randomAddress, &report)
     default: break
     }
-    return true
+    return command
+  }
+
+  /// The parameters of a connection that a host asks for, as several commands have them.
+  private struct AskedParameters {
+    var least: UInt16, most: UInt16, latency: UInt16, timeout: UInt16
+    var from: UInt16, to: UInt16
+    private init(
+      _ least: ConnectionInterval, _ most: ConnectionInterval, _ latency: UInt16, _ timeout: SupervisionTimeout,
+      _ from: ConnectionEventLength, _ to: ConnectionEventLength
+    ) {
+      (self.least, self.most, self.latency) = (least.rawValue, most.rawValue, latency)
+      (self.timeout, self.from, self.to) = (timeout.rawValue, from.rawValue, to.rawValue)
+    }
+    init(_ command: LECreateConnection) {
+      self.init(
+        command.connectionIntervalMin, command.connectionIntervalMax, command.maxLatency, command.supervisionTimeout,
+        command.minCELength, command.maxCELength)
+    }
+    init(_ command: LEConnectionUpdate) {
+      self.init(
+        command.connectionIntervalMin, command.connectionIntervalMax, command.maxLatency, command.supervisionTimeout,
+        command.minCELength, command.maxCELength)
+    }
+    init(_ command: LERemoteConnectionParameterRequestReply) {
+      self.init(
+        command.intervalMin, command.intervalMax, command.maxLatency, command.timeout, command.minCELength,
+        command.maxCELength)
+    }
+    init(_ group: LEExtendedCreateConnection.Parameters) {
+      self.init(
+        group.connectionIntervalMin, group.connectionIntervalMax, group.maxLatency, group.supervisionTimeout,
+        group.minCELength, group.maxCELength)
+    }
   }
 
   /// Ranges that the fields' types do not have, because other commands give them other ranges.
-  private static func rangeProblem(_ opcode: UInt16, _ bytes: Span<UInt8>) -> String? {
-    func within(_ name: StaticString, _ at: Int, _ range: ClosedRange<UInt16>) -> String? {
-      let value = bytes.little16(at)
-      return range.contains(value)
+  private static func rangeProblem(_ command: AnyCommand) -> String? {
+    func within(_ name: StaticString, _ value: UInt16, _ range: ClosedRange<UInt16>) -> String? {
+      range.contains(value)
         ? nil : "\(name) \(code(value, 4)) is not \(code(range.lowerBound, 4)) to \(code(range.upperBound, 4))"
     }
-    func connection(_ at: Int) -> String? {
-      within("Connection_Interval_Min", at, 0x0006...0x0C80) ?? within(
-        "Connection_Interval_Max", at + 2, 0x0006...0x0C80)
-        ?? within("Max_Latency", at + 4, 0...0x01F3) ?? within("Supervision_Timeout", at + 6, 0x000A...0x0C80)
+    func connection(_ asked: AskedParameters) -> String? {
+      within("Connection_Interval_Min", asked.least, 0x0006...0x0C80)
+        ?? within("Connection_Interval_Max", asked.most, 0x0006...0x0C80)
+        ?? within("Max_Latency", asked.latency, 0...0x01F3)
+        ?? within("Supervision_Timeout", asked.timeout, 0x000A...0x0C80)
     }
-    func scan(_ at: Int) -> String? {
-      within("LE_Scan_Interval", at, 0x0004...0x4000) ?? within("LE_Scan_Window", at + 2, 0x0004...0x4000)
+    func scan(_ interval: ScanInterval, _ window: ScanInterval) -> String? {
+      within("LE_Scan_Interval", interval.rawValue, 0x0004...0x4000)
+        ?? within("LE_Scan_Window", window.rawValue, 0x0004...0x4000)
     }
-    switch opcode {
-    case 0x2006 where bytes[8] != 1:
-      return within("Advertising_Interval_Min", 4, 0x0020...0x4000)
-        ?? within("Advertising_Interval_Max", 6, 0x0020...0x4000)
-        ?? (bytes[17] & 0x07 == 0 ? "Advertising_Channel_Map names no channel" : nil)
-    case 0x200B: return scan(5)
-    case 0x200D: return scan(4) ?? connection(17)
-    case 0x2013, 0x2020: return connection(6)
-    case 0x2022: return within("TX_Octets", 6, 0x001B...0x00FB) ?? within("TX_Time", 8, 0x0148...0x4290)
-    case 0x2036 where bytes.little24(7) < 0x20 || bytes.little24(10) < 0x20:
-      // High duty cycle directed advertising has no interval.
-      return bytes[5] & 0x08 != 0 ? nil : "the interval is below 0x000020"
+    switch command {
+    case .leSetAdvertisingParameters(let command) where command.advertisingType != .connectableDirectedHighDutyCycle:
+      return within("Advertising_Interval_Min", command.advertisingIntervalMin.rawValue, 0x0020...0x4000)
+        ?? within("Advertising_Interval_Max", command.advertisingIntervalMax.rawValue, 0x0020...0x4000)
+        ?? (command.advertisingChannelMap & 0x07 == 0 ? "Advertising_Channel_Map names no channel" : nil)
+    case .leSetScanParameters(let command): return scan(command.leScanInterval, command.leScanWindow)
+    case .leCreateConnection(let command):
+      return scan(command.leScanInterval, command.leScanWindow) ?? connection(AskedParameters(command))
+    case .leConnectionUpdate(let command): return connection(AskedParameters(command))
+    case .leRemoteConnectionParameterRequestReply(let command): return connection(AskedParameters(command))
+    case .leSetDataLength(let command):
+      return within("TX_Octets", command.txOctets, 0x001B...0x00FB)
+        ?? within("TX_Time", command.txTime, 0x0148...0x4290)
+    // High duty cycle directed advertising has no interval.
+    case .leSetExtendedAdvertisingParameters(let command) where !command.highDutyCycle:
+      let isLong =
+        command.primaryAdvertisingIntervalMin.rawValue.value >= 0x20
+        && command.primaryAdvertisingIntervalMax.rawValue.value >= 0x20
+      return isLong ? nil : "the interval is below 0x000020"
     default: return nil
     }
   }
@@ -136,16 +181,14 @@ extension CheckAdapter {
     report.judge(
       .advertisingIntervals, least <= most, by: .host, seen: "\(least) to \(most)", allowed: "the lesser one first")
   }
-  private func scanWindow(_ bytes: Span<UInt8>, _ at: Int, _ report: inout CheckReport) {
-    let interval = bytes.little16(at), window = bytes.little16(at + 2)
+  private func scanWindow(_ interval: ScanInterval, _ window: ScanInterval, _ report: inout CheckReport) {
+    let interval = interval.rawValue, window = window.rawValue
     report.judge(
       .scanWindow, window <= interval, by: .host, seen: "window \(window), interval \(interval)",
       allowed: "a window of at most \(interval)")
   }
-  /// Interval min, max, latency, timeout, and the lengths of connection events.
-  private func connection(_ bytes: Span<UInt8>, _ at: Int, _ report: inout CheckReport) {
-    let least = bytes.little16(at), most = bytes.little16(at + 2), latency = UInt32(bytes.little16(at + 4))
-    let timeout = UInt32(bytes.little16(at + 6)), from = bytes.little16(at + 8), to = bytes.little16(at + 10)
+  private func connection(_ asked: AskedParameters, _ report: inout CheckReport) {
+    let least = asked.least, most = asked.most, latency = UInt32(asked.latency), timeout = UInt32(asked.timeout)
     report.judge(
       .connectionIntervals, least <= most, by: .host, seen: "\(least) to \(most)", allowed: "the lesser one first")
     // Units of 10 ms and 1.25 ms.
@@ -153,79 +196,114 @@ extension CheckAdapter {
       .supervisionTimeout, timeout * 4 > (1 + latency) * UInt32(most), by: .host,
       seen: "timeout \(timeout * 10) ms, latency \(latency), interval \(milliseconds(most))",
       allowed: "a timeout above \(milliseconds(UInt64(1 + latency) * UInt64(most) * 2))")
-    report.judge(.eventLengths, from <= to, by: .host, seen: "\(from) to \(to)", allowed: "the lesser one first")
+    report.judge(
+      .eventLengths, asked.from <= asked.to, by: .host, seen: "\(asked.from) to \(asked.to)",
+      allowed: "the lesser one first")
   }
   private func milliseconds(_ units: some BinaryInteger) -> String { "\(Double(Int(units)) * 1.25) ms" }
 
   /// A random address: static 0b11, resolvable 0b01 or non-resolvable 0b00, with a random part that is neither all
   /// zeros nor all ones.
-  private func randomAddress(_ bytes: Span<UInt8>, _ at: Int, _ report: inout CheckReport) {
-    var address: UInt64 = 0
-    for index in 0..<6 { address |= UInt64(bytes[at + index]) << (8 * UInt64(index)) }
+  private func randomAddress(_ address: DeviceAddress, _ report: inout CheckReport) {
+    let text = address.text, address = address.value
     let kind = address >> 46, part = kind == 1 ? address >> 24 & 0x3F_FFFF : address & 0x3FFF_FFFF_FFFF
     let ones: UInt64 = kind == 1 ? 0x3F_FFFF : 0x3FFF_FFFF_FFFF
     report.judge(
       .randomAddressKind, kind != 2 && part != 0 && part != ones, by: .host,
-      seen: "\(DeviceAddress(address).text)", allowed: "a static or private address")
+      seen: "\(text)", allowed: "a static or private address")
   }
 
   // MARK: State
 
-  private mutating func permitted(_ opcode: UInt16, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
-    generation(opcode, &report)
-    switch opcode {
-    case 0x2006:
-      if let isAdvertising, isSettled(0x200A) {
+  private mutating func permitted(
+    _ command: AnyCommand, _ opcode: HCIOpcode, _ bytes: Span<UInt8>, _ report: inout CheckReport
+  ) {
+    generation(command, opcode, &report)
+    switch command {
+    case .leSetAdvertisingParameters:
+      if let isAdvertising, isSettled(LESetAdvertisingEnable.opcode) {
         busy(.advertisingParametersBusy, !isAdvertising, "advertising", opcode, &report)
       }
-    case 0x200B, 0x2041:
-      if let isScanning, isSettled(0x200C, 0x2042) {
+    case .leSetScanParameters, .leSetExtendedScanParameters:
+      if let isScanning, isSettled(LESetScanEnable.opcode, LESetExtendedScanEnable.opcode) {
         busy(.scanParametersBusy, !isScanning, "scanning", opcode, &report)
       }
-    case 0x2005:
-      if let isAdvertising, let isScanning, let isInitiating, isSettled(0x200A, 0x200C, 0x2042, 0x200D, 0x2043, 0x200E)
-      {
+    case .leSetRandomAddress:
+      if let isAdvertising, let isScanning, let isInitiating, isUseSettled {
         let state = isAdvertising ? "advertising" : isScanning ? "scanning" : "initiating"
         busy(.randomAddressBusy, !isAdvertising && !isScanning && !isInitiating, state, opcode, &report)
       }
-    case 0x2027, 0x2028, 0x2029:
-      if let isAdvertising, let isScanning, let isInitiating, let resolvesAddresses,
-        isSettled(0x200A, 0x200C, 0x2042, 0x200D, 0x2043, 0x200E, 0x202D, 0x2039)
+    case .leAddDeviceToResolvingList, .leRemoveDeviceFromResolvingList, .leClearResolvingList:
+      if let isAdvertising, let isScanning, let isInitiating, let resolvesAddresses, isUseSettled,
+        isSettled(LESetAddressResolutionEnable.opcode, LESetExtendedAdvertisingEnable.opcode)
       {
         let isBusy = isAdvertising || isScanning || isInitiating || sets.values.contains(true)
         busy(.resolvingListBusy, !resolvesAddresses || !isBusy, "address resolution and a use of it", opcode, &report)
       }
-    case 0x200D, 0x2043:
-      if let isInitiating, isSettled(0x200D, 0x2043, 0x200E) {
+    case .leCreateConnection, .leExtendedCreateConnection:
+      if let isInitiating, isInitiationSettled {
         busy(.createConnectionBusy, !isInitiating, "creating a connection", opcode, &report)
       }
-    case 0x2036: sets[bytes[4]] = sets[bytes[4]] ?? false
-    case 0x2037, 0x2038: advertisingSet(bytes[4], &report)
-    case 0x2039 where bytes[4] != 0:
-      for index in 0..<Int(bytes[5]) { advertisingSet(bytes[6 + 4 * index], &report) }
-    case 0x2019, 0x201A, 0x201B: encryption(opcode, bytes.little16(4), &report)
+    case .leSetExtendedAdvertisingParameters(let command):
+      sets[command.advertisingHandle.number] = sets[command.advertisingHandle.number] ?? false
+    case .leSetExtendedAdvertisingEnable(let command) where command.enable:
+      var cursor = command.sets.cursor
+      while let set = cursor.next(in: bytes) { advertisingSet(set.advertisingHandle, &report) }
+    case .leEnableEncryption(let command): encryption(opcode, command.connectionHandle, &report)
+    case .leLongTermKeyRequestReply(let command): encryption(opcode, command.connectionHandle, &report)
+    case .leLongTermKeyRequestNegativeReply(let command): encryption(opcode, command.connectionHandle, &report)
+    // The host's own advertising data.
+    case .leSetAdvertisingData(let command):
+      // The field has 31 octets, of which the first are the data.
+      let count = Int(command.advertisingDataLength.wire)
+      advertise(command.advertisingData.range.prefix(count), bytes, isScanResponse: false, &report)
+    case .leSetScanResponseData(let command):
+      let count = Int(command.scanResponseDataLength.wire)
+      advertise(command.scanResponseData.range.prefix(count), bytes, isScanResponse: true, &report)
+    case .leSetExtendedAdvertisingData(let command):
+      advertisingSet(command.advertisingHandle, &report)
+      // Only complete data is whole structures.
+      guard command.operation == .complete else { break }
+      advertise(command.advertisingData.range, bytes, isScanResponse: false, &report)
+    case .leSetExtendedScanResponseData(let command):
+      advertisingSet(command.advertisingHandle, &report)
+      guard command.operation == .complete else { break }
+      advertise(command.scanResponseData.range, bytes, isScanResponse: true, &report)
     default: break
     }
-    advertise(opcode, bytes, &report)
+  }
+  /// No command waits that begins or ends the creation of a connection.
+  private var isInitiationSettled: Bool {
+    isSettled(LECreateConnection.opcode, LEExtendedCreateConnection.opcode, LECreateConnectionCancel.opcode)
+  }
+  /// The same of advertising and scanning too.
+  private var isUseSettled: Bool {
+    isInitiationSettled
+      && isSettled(LESetAdvertisingEnable.opcode, LESetScanEnable.opcode, LESetExtendedScanEnable.opcode)
   }
   private func busy(
-    _ rule: CheckRule, _ holds: Bool, _ state: String, _ opcode: UInt16, _ report: inout CheckReport
+    _ rule: CheckRule, _ holds: Bool, _ state: String, _ opcode: HCIOpcode, _ report: inout CheckReport
   ) {
     report.judge(rule, holds, by: .host, seen: "\(Self.name(opcode)) while \(state) is enabled", allowed: "it disabled")
   }
-  private func advertisingSet(_ handle: UInt8, _ report: inout CheckReport) {
+  private func advertisingSet(_ handle: AdvertisingHandle, _ report: inout CheckReport) {
     guard isFromStart else { return }
     report.judge(
-      .advertisingSetKnown, sets[handle] != nil, by: .host, seen: "advertising handle \(code(handle))",
+      .advertisingSetKnown, sets[handle.number] != nil, by: .host, seen: "advertising handle \(code(handle.number))",
       allowed: sets.isEmpty ? "none" : sets.keys.sorted().map { code($0) }.joined(separator: ", "))
   }
 
   /// Legacy and extended commands are not mixed. Vol 4, Part E, §3.1.1, Table 3.2.
-  private mutating func generation(_ opcode: UInt16, _ report: inout CheckReport) {
+  private mutating func generation(_ command: AnyCommand, _ opcode: HCIOpcode, _ report: inout CheckReport) {
     let isLegacy: Bool
-    switch opcode {
-    case 0x2006...0x200D: isLegacy = true
-    case 0x2035...0x2039, 0x203C, 0x203D, 0x2041...0x2043: isLegacy = false
+    switch command {
+    case .leSetAdvertisingParameters, .leReadAdvertisingPhysicalChannelTxPower, .leSetAdvertisingData,
+      .leSetScanResponseData, .leSetAdvertisingEnable, .leSetScanParameters, .leSetScanEnable, .leCreateConnection:
+      isLegacy = true
+    case .leSetAdvertisingSetRandomAddress, .leSetExtendedAdvertisingParameters, .leSetExtendedAdvertisingData,
+      .leSetExtendedScanResponseData, .leSetExtendedAdvertisingEnable, .leRemoveAdvertisingSet,
+      .leClearAdvertisingSets, .leSetExtendedScanParameters, .leSetExtendedScanEnable, .leExtendedCreateConnection:
+      isLegacy = false
     default: return
     }
     if isFromStart {
@@ -237,11 +315,13 @@ extension CheckAdapter {
     if isLegacy { usesLegacy = true } else { usesExtended = true }
   }
 
-  private mutating func encryption(_ opcode: UInt16, _ handle: UInt16, _ report: inout CheckReport) {
-    guard let place = links.firstIndex(where: { $0.handle == handle }) else { return }
-    report.connection = handle
+  private mutating func encryption(
+    _ opcode: HCIOpcode, _ handle: ConnectionHandle, _ report: inout CheckReport
+  ) {
+    guard let place = links.firstIndex(where: { $0.handle == handle.rawValue }) else { return }
+    report.connection = handle.rawValue
     let link = links[place]
-    if opcode == 0x2019 {
+    if opcode == LEEnableEncryption.opcode {
       if let role = link.role {
         report.judge(
           .encryptionByCentral, role == .central, by: .host, seen: "\(Self.name(opcode)) as Peripheral",
@@ -253,27 +333,15 @@ extension CheckAdapter {
         allowed: "an answer to each request")
     }
     links[place].keyRequested = false
-    guard opcode != 0x201B else { return }
+    guard opcode != LELongTermKeyRequestNegativeReply.opcode else { return }
     links[place].hasEncryptionCause = true
     links[place].pairing.encryptionStarts(&report)
   }
 
-  /// The host's own advertising data.
-  private mutating func advertise(_ opcode: UInt16, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
-    let start: Int, length: Int
-    switch opcode {
-    case 0x2008, 0x2009: (start, length) = (5, Int(bytes[4]))
-    // Only complete data is whole structures.
-    case 0x2037, 0x2038: (start, length) = (8, bytes[5] == 3 ? Int(bytes[7]) : 0)
-    default: return
-    }
-    guard start + length <= bytes.count, length > 0 else { return }
-    advertisingData.receive(
-      start..<start + length, of: bytes, isScanResponse: opcode == 0x2009 || opcode == 0x2038, by: .host, device: nil,
-      &report)
+  private mutating func advertise(
+    _ range: Range<Int>, _ bytes: Span<UInt8>, isScanResponse: Bool, _ report: inout CheckReport
+  ) {
+    guard !range.isEmpty else { return }
+    advertisingData.receive(range, of: bytes, isScanResponse: isScanResponse, by: .host, device: nil, &report)
   }
-}
-
-extension Span<UInt8> {
-  func little24(_ at: Int) -> UInt32 { UInt32(little16(at)) | UInt32(self[at + 2]) << 16 }
 }

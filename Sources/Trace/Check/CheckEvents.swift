@@ -34,18 +34,18 @@ extension CheckAdapter {
   private func mask(_ bytes: Span<UInt8>, _ report: inout CheckReport) {
     let event = bytes[1]
     switch event {
-    // Command Complete, Command Status and Number Of Completed Packets cannot be disabled.
-    case 0x0E, 0x0F, 0x13: break
+    // These three cannot be disabled.
+    case CommandComplete.code, CommandStatus.code, NumberOfCompletedPackets.code: break
     case 0x01...0x40:
-      guard let eventMask, isSettled(0x0C01) else { break }
+      guard let eventMask, isSettled(SetEventMask.opcode) else { break }
       report.judge(
         .eventMask, eventMask >> UInt64(event - 1) & 1 == 1, by: .controller, seen: "event \(code(event))",
         allowed: "the events of Event_Mask 0x\(hexDigits(eventMask, 16))")
     default: break
     }
-    guard event == 0x3E, bytes.count > 3, (1...64).contains(bytes[3]), let eventMaskLE, isSettled(0x2001) else {
-      return
-    }
+    guard event == LEConnectionComplete.code, bytes.count > 3, (1...64).contains(bytes[3]), let eventMaskLE,
+      isSettled(LESetEventMask.opcode)
+    else { return }
     report.judge(
       .eventMaskLE, eventMaskLE >> UInt64(bytes[3] - 1) & 1 == 1, by: .controller, seen: "LE event \(code(bytes[3]))",
       allowed: "the events of LE_Event_Mask 0x\(hexDigits(eventMaskLE, 16))")
@@ -53,24 +53,30 @@ extension CheckAdapter {
 
   private mutating func receive(_ event: HCIEvent, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
     switch event {
-    case .commandComplete: complete(bytes, &report)
-    case .commandStatus: status(bytes, &report)
-    case .numberOfCompletedPackets:
-      for index in 0..<Int(bytes[3]) {
-        completed(bytes.little16(4 + 4 * index) & 0x0FFF, Int(bytes.little16(6 + 4 * index)), &report)
+    case .commandComplete(let event): complete(event, bytes, &report)
+    case .commandStatus(let event): status(event, &report)
+    case .numberOfCompletedPackets(let event):
+      var cursor = event.handles.cursor
+      while let entry = cursor.next(in: bytes) {
+        completed(entry.connectionHandle.rawValue, Int(entry.numCompletedPackets), &report)
       }
-    case .disconnectionComplete:
-      guard bytes[3] == 0 else { return }
-      known(bytes.little16(4), &report)
-      close(bytes.little16(4) & 0x0FFF, &report)
-    case .encryptionChange, .encryptionChangeV2, .encryptionKeyRefreshComplete: encryption(bytes, &report)
-    case .leConnectionComplete: connection(bytes, 15, &report)
-    case .leEnhancedConnectionComplete: connection(bytes, 27, &report)
-    case .leConnectionUpdateComplete:
-      guard bytes[4] == 0 else { return }
-      known(bytes.little16(5), &report)
-      parameters(bytes, 7, &report)
-    case .leLongTermKeyRequest: keyRequest(bytes.little16(4), &report)
+    case .disconnectionComplete(let event):
+      guard event.status == .success else { return }
+      known(event.connectionHandle, &report)
+      close(event.connectionHandle.rawValue, &report)
+    case .encryptionChange(let event):
+      encryption(event.status, event.connectionHandle, isOn: event.encryptionEnabled != 0, &report)
+    case .encryptionChangeV2(let event):
+      encryption(event.status, event.connectionHandle, isOn: event.encryptionEnabled != 0, &report)
+    case .encryptionKeyRefreshComplete(let event):
+      encryption(event.status, event.connectionHandle, isOn: true, &report)
+    case .leConnectionComplete, .leEnhancedConnectionComplete, .unknownLE(0x29, _):
+      if let new = ReportedConnection(event, bytes) { connection(new, &report) }
+    case .leConnectionUpdateComplete(let event):
+      guard event.status == .success else { return }
+      known(event.connectionHandle, &report)
+      parameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout, &report)
+    case .leLongTermKeyRequest(let event): keyRequest(event.connectionHandle, &report)
     case .leAdvertisingReport(let event):
       reports(&report)
       var cursor = event.reports.cursor
@@ -89,28 +95,30 @@ extension CheckAdapter {
       }
     case .leDirectedAdvertisingReport: reports(&report)
     case .leScanTimeout: isScanning = false
-    case .leAdvertisingSetTerminated(let event): sets[UInt8(truncatingIfNeeded: event.advertisingHandle.wire)] = false
+    case .leAdvertisingSetTerminated(let event): sets[event.advertisingHandle.number] = false
     case .unknown(let event, _): unknown(event, bytes, &report)
     case .unknownLE(let event, _): unknownLE(event, bytes, &report)
     default:
-      guard let handle = event.connectionHandle, succeeds(event, bytes) else { return }
-      known(handle.rawValue, &report)
+      guard let handle = event.connectionHandle, succeeds(event) else { return }
+      known(handle, &report)
     }
   }
   /// An event that reports a failure may be about a connection that has just ended.
-  private func succeeds(_ event: HCIEvent, _ bytes: Span<UInt8>) -> Bool {
+  private func succeeds(_ event: HCIEvent) -> Bool {
     switch event {
-    case .readRemoteVersionInformationComplete: bytes[3] == 0
-    case .leReadRemoteFeaturesComplete, .lePHYUpdateComplete: bytes[4] == 0
+    case .readRemoteVersionInformationComplete(let event): event.status == .success
+    case .leReadRemoteFeaturesComplete(let event): event.status == .success
+    case .lePHYUpdateComplete(let event): event.status == .success
     default: true
     }
   }
-  @discardableResult private mutating func known(_ handle: UInt16, _ report: inout CheckReport) -> Int? {
-    report.connection = handle & 0x0FFF
-    return link(handle & 0x0FFF, by: .controller, .eventConnection, &report)
+  @discardableResult private mutating func known(_ handle: ConnectionHandle, _ report: inout CheckReport) -> Int? {
+    report.connection = handle.rawValue
+    return link(handle.rawValue, by: .controller, .eventConnection, &report)
   }
 
-  /// Events of BR/EDR and of isochronous channels open handles that are not LE-U's.
+  /// Events of BR/EDR and of isochronous channels open handles that are not LE-U's. The host does not have them, so
+  /// they have no declarations: their codes and offsets stand here.
   private mutating func unknown(_ event: UInt8, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
     switch event {
     // Connection Complete and Synchronous Connection Complete: status, handle.
@@ -124,8 +132,6 @@ extension CheckAdapter {
     case 0x19, 0x2A: if bytes.count >= 7, bytes[4] == 0 { openOther(bytes.little16(5)) }
     // LE Create BIG Complete and LE BIG Sync Established have lists of handles.
     case 0x1B, 0x1D: hasStreams = true
-    // LE Enhanced Connection Complete, version 2, begins as version 1.
-    case 0x29 where bytes.count >= 33: connection(bytes, 27, &report)
     default: break
     }
   }
@@ -135,38 +141,43 @@ extension CheckAdapter {
 
   // MARK: Answers
 
-  private mutating func complete(_ bytes: Span<UInt8>, _ report: inout CheckReport) {
-    commandCredits = Int(bytes[3])
-    let opcode = bytes.little16(4)
-    // Opcode 0 only reports credits.
-    guard opcode != 0, bytes.count > 6 else { return }
-    let isSuccess = bytes[6] == 0
+  private mutating func complete(_ event: CommandComplete, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
+    commandCredits = Int(event.numHCICommandPackets)
+    let opcode = event.commandOpcode, parameters = event.returnParameters
+    guard opcode != .none, !parameters.isEmpty else { return }
+    let isSuccess = HCIStatus(rawValue: parameters.byte(0, in: bytes)) == .success
     let command = answered(opcode, &report)
     kind(opcode, isSuccess, byStatus: false, &report)
-    if isSuccess { returned(opcode, bytes, &report) }
     guard isSuccess else { return }
+    returned(opcode, parameters, bytes, &report)
     switch opcode {
-    case Self.resetOpcode: reset(&report)
-    case 0x1005 where bytes.count >= 12: bufferSize(Int(bytes.little16(7)), Int(bytes.little16(10)), isLE: false)
-    case 0x2002 where bytes.count >= 10, 0x2060 where bytes.count >= 10:
-      bufferSize(Int(bytes.little16(7)), Int(bytes[9]), isLE: true)
+    case Reset.opcode: reset(&report)
+    case ReadBufferSize.opcode:
+      guard let size = try? ReadBufferSize.decodeReturn(parameters, in: bytes) else { break }
+      bufferSize(Int(size.aclDataPacketLength), Int(size.totalNumACLDataPackets), isLE: false)
+    case LEReadBufferSize.opcode:
+      guard let size = try? LEReadBufferSize.decodeReturn(parameters, in: bytes) else { break }
+      bufferSize(Int(size.leACLDataPacketLength), Int(size.totalNumLEACLDataPackets), isLE: true)
+    case LEReadBufferSizeV2.opcode:
+      guard let size = try? LEReadBufferSizeV2.decodeReturn(parameters, in: bytes) else { break }
+      bufferSize(Int(size.leACLDataPacketLength), Int(size.totalNumLEACLDataPackets), isLE: true)
     default: if let command { succeeded(opcode, command.argument) }
     }
   }
-  private mutating func status(_ bytes: Span<UInt8>, _ report: inout CheckReport) {
-    commandCredits = Int(bytes[4])
-    let opcode = bytes.little16(5)
-    guard opcode != 0 else { return }
+  private mutating func status(_ event: CommandStatus, _ report: inout CheckReport) {
+    commandCredits = Int(event.numHCICommandPackets)
+    let opcode = event.commandOpcode
+    guard opcode != .none else { return }
     _ = answered(opcode, &report)
-    guard bytes[3] == 0 else { return }
+    guard event.status == .success else { return }
     kind(opcode, true, byStatus: true, &report)
-    if opcode == 0x200D || opcode == 0x2043 {
+    if opcode == LECreateConnection.opcode || opcode == LEExtendedCreateConnection.opcode {
       isInitiating = true
       hasInitiated = true
     }
   }
 
-  private mutating func answered(_ opcode: UInt16, _ report: inout CheckReport) -> PendingCommand? {
+  private mutating func answered(_ opcode: HCIOpcode, _ report: inout CheckReport) -> PendingCommand? {
     guard let place = pending.firstIndex(where: { $0.opcode == opcode }) else {
       // The command may be older than the trace.
       if isFromStart, pending.count < Self.mostPending {
@@ -180,16 +191,18 @@ extension CheckAdapter {
     return pending.remove(at: place)
   }
   /// A failure may come as either event.
-  private func kind(_ opcode: UInt16, _ isSuccess: Bool, byStatus: Bool, _ report: inout CheckReport) {
-    guard isSuccess, let command = AnyCommand(default: HCIOpcode(rawValue: opcode)) else { return }
+  private func kind(_ opcode: HCIOpcode, _ isSuccess: Bool, byStatus: Bool, _ report: inout CheckReport) {
+    guard isSuccess, let command = AnyCommand(default: opcode) else { return }
     report.judge(
       .replyKind, command.isAnsweredByStatus == byStatus, by: .controller,
       seen: "\(command.name) by Command \(byStatus ? "Status" : "Complete")",
       allowed: "Command \(byStatus ? "Complete" : "Status")")
   }
-  private mutating func returned(_ opcode: UInt16, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
-    guard AnyCommand(default: HCIOpcode(rawValue: opcode)) != nil else { return }
-    let count = bytes.count - 6
+  private mutating func returned(
+    _ opcode: HCIOpcode, _ parameters: Octets, _ bytes: Span<UInt8>, _ report: inout CheckReport
+  ) {
+    guard AnyCommand(default: opcode) != nil else { return }
+    let count = Int(parameters.count)
     var problem: String?
     if returnLengths[opcode] != count {
       problem = Explanation(of: bytes.array, as: .hci).rows.first { $0.kind == .problem }?.text
@@ -202,19 +215,19 @@ extension CheckAdapter {
       allowed: "the return parameters of its definition")
   }
 
-  private mutating func succeeded(_ opcode: UInt16, _ argument: UInt64) {
+  private mutating func succeeded(_ opcode: HCIOpcode, _ argument: UInt64) {
     let isOn = argument & 0xFF != 0
     switch opcode {
-    case 0x0C01: eventMask = argument
-    case 0x2001: eventMaskLE = argument
-    case 0x200A:
+    case SetEventMask.opcode: eventMask = argument
+    case LESetEventMask.opcode: eventMaskLE = argument
+    case LESetAdvertisingEnable.opcode:
       isAdvertising = isOn
       if isOn { hasAdvertised = true }
-    case 0x200C, 0x2042: isScanning = isOn
-    case 0x202D: resolvesAddresses = isOn
-    case 0x2039: enableSets(argument)
-    case 0x203C: sets[UInt8(truncatingIfNeeded: argument)] = nil
-    case 0x203D: sets.removeAll()
+    case LESetScanEnable.opcode, LESetExtendedScanEnable.opcode: isScanning = isOn
+    case LESetAddressResolutionEnable.opcode: resolvesAddresses = isOn
+    case LESetExtendedAdvertisingEnable.opcode: enableSets(argument)
+    case LERemoveAdvertisingSet.opcode: sets[UInt8(truncatingIfNeeded: argument)] = nil
+    case LEClearAdvertisingSets.opcode: sets.removeAll()
     default: break
     }
   }
@@ -231,14 +244,14 @@ extension CheckAdapter {
 
   // MARK: Connections
 
-  private mutating func connection(_ bytes: Span<UInt8>, _ at: Int, _ report: inout CheckReport) {
-    let isCentral = bytes[7] == 0
-    // 0x3C ends directed advertising; another failure ends the creation of a connection.
-    guard bytes[4] == 0 else {
-      if bytes[4] == 0x3C { isAdvertising = false } else { isInitiating = false }
+  private mutating func connection(_ new: ReportedConnection, _ report: inout CheckReport) {
+    let isCentral = new.role == .central
+    // This error ends directed advertising; another failure ends the creation of a connection.
+    guard new.status == .success else {
+      if new.status == .advertisingTimeout { isAdvertising = false } else { isInitiating = false }
       return
     }
-    let handle = bytes.little16(5) & 0x0FFF
+    let handle = new.handle.rawValue
     report.connection = handle
     handleRange(handle, by: .controller, &report)
     report.judge(
@@ -250,27 +263,26 @@ extension CheckAdapter {
         seen: "a connection as \(isCentral ? "Central" : "Peripheral")",
         allowed: isCentral ? "one that the host creates" : "one while advertising")
     }
-    parameters(bytes, at, &report)
+    parameters(new.interval, new.latency, new.timeout, &report)
     if isCentral { isInitiating = false } else if isAdvertising == true { isAdvertising = false }
     var link = CheckLink(handle, .le, isFromStart: true)
     link.role = isCentral ? .central : .peripheral
     // Types 2 and 3 are identity addresses of the types 0 and 1.
-    var peer = UInt64(bytes[8] & 1) << 48
-    for index in 0..<6 { peer |= UInt64(bytes[9 + index]) << (8 * UInt64(index)) }
-    link.peer = peer
+    link.peer = new.peer.value | UInt64(new.peerType.rawValue & 1) << 48
     open(link)
   }
   /// Interval, latency and supervision timeout, in units of 1.25 ms, connection events and 10 ms.
-  private func parameters(_ bytes: Span<UInt8>, _ at: Int, _ report: inout CheckReport) {
-    let interval = UInt32(bytes.little16(at)), latency = UInt32(bytes.little16(at + 2))
-    let timeout = UInt32(bytes.little16(at + 4))
+  private func parameters(
+    _ interval: ConnectionInterval, _ latency: UInt16, _ timeout: SupervisionTimeout, _ report: inout CheckReport
+  ) {
+    let interval = UInt32(interval.rawValue), latency = UInt32(latency), timeout = UInt32(timeout.rawValue)
     report.judge(
       .connectionParameters, timeout * 4 > (1 + latency) * interval, by: .controller,
       seen: "interval \(interval) × 1.25 ms, latency \(latency), timeout \(timeout * 10) ms",
       allowed: "a timeout above (1 + latency) × interval × 2")
   }
 
-  private mutating func keyRequest(_ handle: UInt16, _ report: inout CheckReport) {
+  private mutating func keyRequest(_ handle: ConnectionHandle, _ report: inout CheckReport) {
     guard let place = known(handle, &report) else { return }
     if let role = links[place].role {
       report.judge(
@@ -279,20 +291,22 @@ extension CheckAdapter {
     }
     links[place].keyRequested = true
   }
-  private mutating func encryption(_ bytes: Span<UInt8>, _ report: inout CheckReport) {
-    guard bytes[3] == 0, let place = known(bytes.little16(4), &report), links[place].transport == .le else { return }
+  private mutating func encryption(
+    _ status: HCIStatus, _ handle: ConnectionHandle, isOn: Bool, _ report: inout CheckReport
+  ) {
+    guard status == .success, let place = known(handle, &report), links[place].transport == .le else { return }
     if links[place].isFromStart {
       report.judge(
         .encryptionCause, links[place].hasEncryptionCause, by: .controller, seen: "a change of encryption",
         allowed: "one that the host has asked for")
     }
-    links[place].encryptionChanged(bytes[1] == 0x30 || bytes[6] != 0)
+    links[place].encryptionChanged(isOn)
   }
 
   // MARK: Advertising reports
 
   private func reports(_ report: inout CheckReport) {
-    guard let isScanning, isSettled(0x200C, 0x2042) else { return }
+    guard let isScanning, isSettled(LESetScanEnable.opcode, LESetExtendedScanEnable.opcode) else { return }
     report.judge(
       .reportWhileScanning, isScanning, by: .controller, seen: "a report while scanning is disabled", allowed: "none")
   }

@@ -47,22 +47,23 @@ struct CheckLink {
     _ frame: TraceFrame, _ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport
   ) {
     guard transport != .classic else { return }
-    let channel = frame.channel.rawValue
-    if transport == .le { signals.channel(channel, direction, &report) }
+    let channel = frame.channel
+    if transport == .le { signals.channel(channel.rawValue, direction, &report) }
     switch channel {
-    case 0x0004:
+    case .attribute:
       guard frame.isWhole else { return attributes.lose() }
       attributes.receive(direction, payload, isEncrypted: isEncrypted, &report)
-    case 0x0005:
+    case .leSignaling:
       guard frame.isWhole else { return signals.lose() }
       signals.receive(direction, payload, isCentral: isCentral(direction), &report)
-    case 0x0006:
+    case .securityManager:
       guard frame.isWhole else { return pairing.lose() }
       pairing.receive(
         direction, payload, isCentral: isCentral(direction), isEncrypted: isEncrypted, isFromStart: isFromStart, &report
       )
-    case 0x0040...0x007F where frame.isWhole:
-      signals.data(channel, direction, payload, &report)
+    // Dynamically allocated: Vol 3, Part A, §2.1, Table 2.2.
+    case _ where frame.isWhole && (0x0040...0x007F).contains(channel.rawValue):
+      signals.data(channel.rawValue, direction, payload, &report)
     default: break
     }
   }

@@ -7,7 +7,8 @@ import L2CAP
 /// ``Checker``. Vol 3, Part A, §4 and §10.1.
 ///
 /// **Function**: a channel is two endpoints, one at each device. A device gives the other credits for its own endpoint,
-/// and states there what it can receive.
+/// and states there what it can receive. L2CAP declares the signals that its host has; those that open, change and
+/// close such channels are read here by their codes and offsets, after `lengthProblem` has judged their lengths.
 struct CheckSignals {
   /// The receiving end of a channel.
   private struct Endpoint {
@@ -156,8 +157,10 @@ struct CheckSignals {
       report.judge(
         .updateByPeripheral, !isCentral, by: party, seen: "a request by the Central", allowed: "LE_Connection_Update")
     }
-    let least = payload.little16(4), most = payload.little16(6)
-    let latency = payload.little16(8), timeout = payload.little16(10)
+    guard let asked = try? WireDecoder.decode(ConnectionParameterUpdateRequest.self, payload, from: SignalHeader.count)
+    else { return }
+    let least = asked.intervalMin.rawValue, most = asked.intervalMax.rawValue
+    let latency = asked.latency, timeout = asked.timeout.rawValue
     let isSound =
       (6...3_200).contains(least) && (least...max(least, 3_200)).contains(most) && latency <= 499
       && (10...3_200).contains(timeout)
