@@ -8,6 +8,11 @@ let facade: [SwiftSetting] = settings + [.enableUpcomingFeature("InternalImports
 let page: [Resource] = [
   "page.html", "page.css", "model.js", "dom.js", "sequence.js", "detail.js", "timeline.js", "views.js", "main.js",
 ].map { .embedInCode("Page/\($0)") }
+// The pages of `bindrune learn` and their files: links to the course and to Fixtures/Course.
+let course: [Resource] =
+  ((1...10).map { "page\($0 < 10 ? "0" : "")\($0).md" } + [
+    "solutions.md", "belt.exchange", "belt.json", "name.exchange", "name.json", "sensor.btsnoop", "wrong.exchange",
+  ]).map { .embedInCode("Teaching/Course/\($0)") }
 let nio: [Target.Dependency] = [
   .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
 ]
@@ -151,7 +156,7 @@ let package = Package(
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
-      path: "Sources/Tool", swiftSettings: settings),
+      path: "Sources/Tool", resources: course, swiftSettings: settings),
 
     .executableTarget(
       name: "BindruneDaemon",

@@ -16,7 +16,7 @@ import Testing
 /// | `picture` | a drawing of the declarations or the phase tables, which the comment above names: `Pictures` |
 /// | `file` | the file of `Fixtures/Course` that the comment above names |
 ///
-/// It also writes the page into the tool, for `bindrune learn`.
+/// `bindrune learn` embeds these pages.
 final class Page: Sendable {
   private let printed = Mutex((now: "", shown: [String]()))
   @TaskLocal static var current: Page?
@@ -56,9 +56,6 @@ func course(
     exercises: minutes)
   let expected = try composer.compose()
   try compare(expected, with: address)
-  try compare(
-    embedded(name, expected),
-    with: Page.root.appending(path: "Sources/Tool/Teaching/Course/\(Embedded(name).file).swift"))
 }
 
 /// The file has this text, or gets it when recording.
@@ -76,29 +73,6 @@ func compare(_ expected: String, with address: URL) throws {
     \(wanted.dropFirst(place).prefix(5).joined(separator: "\n"))
     BINDRUNE_RECORD=1 swift test --filter CourseTests writes it.
     """)
-}
-
-/// The names that a page has in the tool.
-struct Embedded {
-  var file: String
-  var property: String
-  init(_ name: String) {
-    let number = name.prefix { $0.isNumber }
-    (file, property) = number.isEmpty ? ("SolutionPage", "solutionPage") : ("Page\(number)", "page\(number)")
-  }
-}
-/// The page as a source of the tool.
-func embedded(_ name: String, _ text: String) -> String {
-  """
-  // swift-format-ignore-file
-  // Sources/GAP/GAP.docc/Course/\(name).md; BINDRUNE_RECORD=1 swift test --filter CourseTests writes it.
-
-  extension Course {
-    static let \(Embedded(name).property) = #\"\"\"
-  \(text)\"\"\"#
-  }
-
-  """
 }
 
 /// A piece of a test's source that a page shows.

@@ -2,7 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What the tool has besides the pages: their list, the course's files; and the page that lists the chapters.
+@testable import BindruneTool
+
+/// The pages and files that the tool has, which are links to those that people read; and the page that lists the
+/// chapters.
 @Suite("Course: in the tool", .hang) struct EmbeddingTests {
   private var names: [String] {
     get throws {
@@ -10,41 +13,22 @@ import Testing
     }
   }
 
-  @Test func listOfPages() throws {
+  @Test func pages() throws {
     let chapters = try names.filter { $0.first?.isNumber == true }
     #expect(chapters.count == 10)
-    let text = """
-      // The chapters of Sources/GAP/GAP.docc/Course; BINDRUNE_RECORD=1 swift test --filter CourseTests writes it.
-
-      extension Course {
-        static let pages = [
-          \(chapters.map { Embedded($0).property }.joined(separator: ", ")),
-        ]
-      }
-
-      """
-    try compare(text, with: Page.root.appending(path: "Sources/Tool/Teaching/Course/Pages.swift"))
-  }
-
-  @Test func files() throws {
-    var text = """
-      // swift-format-ignore-file
-      // Fixtures/Course; BINDRUNE_RECORD=1 swift test --filter CourseTests writes it.
-
-      extension Course {
-        static let files = [
-
-      """
-    for name in try FileManager.default.contentsOfDirectory(atPath: Page.files.path).sorted() {
-      let octets = [UInt8](try Data(contentsOf: Page.files.appending(path: name)))
-      text += "    CourseFile(\"\(name)\", \"\"\"\n"
-      for start in stride(from: 0, to: octets.count, by: 56) {
-        text += "      " + octets[start..<min(start + 56, octets.count)].map { hex([$0]) }.joined() + "\n"
-      }
-      text += "      \"\"\"),\n"
+    let text = { (name: String) in
+      try String(contentsOf: Page.folder.appending(path: name + ".md"), encoding: .utf8)
     }
-    text += "  ]\n}\n"
-    try compare(text, with: Page.root.appending(path: "Sources/Tool/Teaching/Course/Files.swift"))
+    #expect(try Course.chapters.map(\.markdown) == chapters.map(text))
+    #expect(Course.chapters.map(\.number) == Array(1...10))
+    #expect(try Course.solutionPage == text("Solutions"))
+  }
+  @Test func files() throws {
+    let names = try FileManager.default.contentsOfDirectory(atPath: Page.files.path).sorted()
+    #expect(Course.files.map(\.name) == names)
+    for file in Course.files {
+      #expect(try file.octets == [UInt8](Data(contentsOf: Page.files.appending(path: file.name))), "\(file.name)")
+    }
   }
   /// `Course.md` lists each chapter with its title and minutes.
   @Test func contents() throws {

@@ -71,46 +71,6 @@ struct Learn: AsyncParsableCommand {
   }
 }
 
-/// The course, as it is in this program: the pages of `Sources/GAP/GAP.docc/Course`.
-enum Course {
-  struct Page {
-    var number: Int
-    var title: String
-    var minutes: Int
-    var markdown: String
-
-    /// `# 4: ATT: one question at a time`, and two lines below it `**25 minutes.**`.
-    init(_ markdown: String) {
-      let lines = markdown.split(separator: "\n", maxSplits: 3, omittingEmptySubsequences: false)
-      let heading = lines[0].dropFirst(2).split(separator: ":", maxSplits: 1)
-      number = heading.first.flatMap { Int($0) } ?? 0
-      title = heading.last.map { String($0.drop { $0 == " " }) } ?? ""
-      minutes = lines.count > 2 ? Int(lines[2].drop { $0 == "*" }.prefix { $0.isNumber }) ?? 0 : 0
-      self.markdown = markdown
-    }
-    /// The command lines that it shows.
-    var commands: [String] {
-      var commands: [String] = [], isConsole = false
-      for line in markdown.split(separator: "\n", omittingEmptySubsequences: false) {
-        if line.hasPrefix("```") { isConsole = line == "```console" }
-        if isConsole, line.hasPrefix("$ ") { commands.append(String(line.dropFirst(2))) }
-      }
-      return commands
-    }
-  }
-  static let chapters = pages.map { Page($0) }
-
-  /// The part of the page of solutions about one chapter.
-  static func solutions(of chapter: Int) -> String {
-    var lines: [Substring] = [], isWanted = false
-    for line in solutionPage.split(separator: "\n", omittingEmptySubsequences: false) {
-      if line.hasPrefix("## ") { isWanted = line.hasPrefix("## \(chapter):") }
-      if isWanted { lines.append(line) }
-    }
-    return lines.joined(separator: "\n")
-  }
-}
-
 /// Runs a chapter's commands, in a folder that has the files of the course and is removed at the end.
 struct CourseTrial {
   private let page: Course.Page
