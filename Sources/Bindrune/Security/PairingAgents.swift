@@ -146,21 +146,6 @@ package struct PairingDigits: Sendable, Equatable {
   }
   /// `012 345`
   package var spaced: String { "\(text.prefix(3)) \(text.suffix(3))" }
-
-  /// Five rows of three cells for each digit: an octal digit for each row.
-  private static let shapes = [
-    0o75557, 0o26227, 0o71747, 0o71717, 0o55711, 0o74717, 0o74757, 0o71111, 0o75757, 0o75717,
-  ]
-  /// The digits in five lines, 49 columns wide, to be read from afar.
-  package var picture: [String] {
-    (0..<5).map { row in
-      text.utf8.enumerated().map { place, digit in
-        let cells = Self.shapes[Int(digit - 0x30)] >> (12 - 3 * row)
-        let line = [4, 2, 1].map { cells & $0 == 0 ? "  " : "██" }.joined()
-        return (place == 3 ? "     " : place == 0 ? "" : "  ") + line
-      }.joined()
-    }
-  }
 }
 
 /// The terminal that the process belongs to, whatever its standard streams are.
@@ -168,15 +153,21 @@ package struct TerminalDesk: PairingDesk {
   private let logger: Logger
   /// Called before anything is shown.
   private let prepare: @Sendable () -> Void
-  package init(logger: Logger, prepare: @escaping @Sendable () -> Void = {}) {
+  /// The lines that show six digits.
+  private let draw: @Sendable (PairingDigits) -> [String]
+  package init(
+    logger: Logger, prepare: @escaping @Sendable () -> Void = {},
+    draw: @escaping @Sendable (PairingDigits) -> [String] = { ["  " + $0.spaced] }
+  ) {
     self.logger = logger
     self.prepare = prepare
+    self.draw = draw
   }
 
   package func show(_ text: String, digits: PairingDigits?) async {
     guard let terminal = openTerminal() else { return }
     var lines = [text]
-    if let digits { lines += [""] + digits.picture + ["", "  " + digits.spaced] }
+    if let digits { lines += [""] + draw(digits) }
     Self.write(lines.map { $0 + "\n" }.joined(), to: terminal)
     try? terminal.close()
   }

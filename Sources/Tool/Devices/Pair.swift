@@ -226,7 +226,9 @@ struct PairingOptions: ParsableArguments {
   /// The agent of a verb without questions of its own.
   func makeAgent(_ logger: Logger) -> any PairingAgent {
     switch agent ?? (PairDesk.isPerson ? .terminal : .accept) {
-    case .terminal: AskingAgent(TerminalDesk(logger: logger) { Console.status(nil) })
+    case .terminal:
+      AskingAgent(
+        TerminalDesk(logger: logger, prepare: { Console.status(nil) }, draw: { $0.picture + ["", "  " + $0.spaced] }))
     case let other: other.agent(logger)
     }
   }
