@@ -260,7 +260,10 @@ struct RecordedPairing: Sendable {
       switch try SMPPDU(pdu.span) {
       case .pairingRequest(let message): return message.features
       case .pairingResponse(let message): return message.features
-      default: return nil
+      case .pairingConfirm, .pairingRandom, .pairingFailed, .encryptionInformation, .centralIdentification,
+        .identityInformation, .identityAddressInformation, .signingInformation, .securityRequest, .pairingPublicKey,
+        .pairingDHKeyCheck, .pairingKeypressNotification:
+        return nil
       }
     } catch { return nil }
   }
@@ -283,7 +286,7 @@ struct RecordedPairing: Sendable {
     case .passkeyEntry(.bothEnter): true
     case .passkeyEntry(.initiatorDisplays): !isInitiator
     case .passkeyEntry(.responderDisplays): isInitiator
-    default: false
+    case .justWorks, .numericComparison, .outOfBand, nil: false
     }
   }
   var hostHasData: Bool { hosts.map { $0.count == 7 && $0[2] == 1 } ?? false }

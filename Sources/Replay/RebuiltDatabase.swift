@@ -89,7 +89,7 @@ struct RebuiltDatabase: Sendable {
         {
           indications.append((index, pdu.little16(1), pdu.little16(3)...pdu.little16(5)))
         }
-      default: break
+      case .client, .confirmations, .security, .signaling, .commands, nil: break
       }
     }
   }

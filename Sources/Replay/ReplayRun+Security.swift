@@ -265,7 +265,7 @@ extension ReplayRun {
         return script.packets[next.packets[0]].octets.commandOpcode == LEEnableEncryption.opcode ? next : nil
       case .frame where next.stream == .security: return next
       case .frame where next.stream == .client && next.payload.opcode.kind == .request: return nil
-      default: continue
+      case .frame, .event: continue
       }
     }
     return nil

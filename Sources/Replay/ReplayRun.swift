@@ -361,7 +361,7 @@ struct ReplayRun: ~Copyable {
     case .server where isDemand(current.payload): prepareForDemand(link)
     // Answers to what our host has not asked.
     case .signaling where current.payload.first == 0x13 || current.payload.first == 0x01: return
-    default: break
+    case .server, .values, .confirmations, .signaling, .commands, nil: break
     }
     feed()
     answerUnrecordedRequests(link)
@@ -440,7 +440,12 @@ struct ReplayRun: ~Copyable {
       if following == 0 { answerWrite(id, link, handle) }
     case .pairingAsked(let link, let question): ask(question, link)
     case .pairingEnded(let link, let error): pairingEnded(link, error)
-    default: break
+    case .started, .startFailed, .controllerFailed, .scanStarted, .scanFailed, .discovered, .scanStopped,
+      .advertisingStarted, .advertisingFailed, .advertisingStopped, .peerIdentified, .linkDown, .parametersChanged,
+      .dataLengthChanged, .physChanged, .mtuChanged, .securityChanged, .bondChanged, .bondRemoved, .encryptionFailed,
+      .completed, .value, .servicesChanged, .rediscovered, .subscriptionChanged, .written, .requestCancelled,
+      .readyToSend, .indicationConfirmed, .violation:
+      break
     }
   }
   /// The place of a link in the script.

@@ -138,7 +138,7 @@ struct Script: Sendable {
       case .security where payload.code == SecurityRequest.code: role = isOurs ? .peripheral : .central
       case .signaling where payload.first == ConnectionParameterUpdateRequest.code.rawValue:
         role = isOurs ? .peripheral : .central
-      default: break
+      case .client, .values, .confirmations, .security, .signaling, .commands: break
       }
     }
     if links[link].role == nil { links[link].role = role ?? .central }
@@ -251,7 +251,7 @@ private struct ScriptBuilder: TraceSink {
       guard octets.count >= 4 else { return }
       append(ReplayStep(kind: .command, direction: .fromHost, link: subject(ofCommand: octets), packets: [index]))
     case .event: event(octets)
-    default: break
+    case .synchronous, .iso, nil: break
     }
   }
   /// Commands about a link that the replay compares.
@@ -282,7 +282,11 @@ private struct ScriptBuilder: TraceSink {
     case .lePHYUpdateComplete(let event): step.link = up[event.connectionHandle.rawValue]
     case .leDataLengthChange(let event): step.link = up[event.connectionHandle.rawValue]
     case .authenticatedPayloadTimeoutExpired(let event): step.link = up[event.connectionHandle.rawValue]
-    default:
+    case .leConnectionComplete, .leEnhancedConnectionComplete, .disconnectionComplete,
+      .readRemoteVersionInformationComplete, .commandComplete, .commandStatus, .hardwareError,
+      .numberOfCompletedPackets, .dataBufferOverflow, .leAdvertisingReport, .leReadRemoteFeaturesComplete,
+      .leRemoteConnectionParameterRequest, .leDirectedAdvertisingReport, .leExtendedAdvertisingReport, .leScanTimeout,
+      .leAdvertisingSetTerminated, .leScanRequestReceived, .unknownLE, .vendor, .unknown:
       // Connection Complete of BR/EDR: Vol 4, Part E, §7.7.3.
       if octets.count >= 6, octets[1] == 0x03, octets[3] == 0 { classic.insert(octets.little16(4) & 0x0FFF) }
     }

@@ -249,7 +249,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private func isOwn(_ handle: AttributeHandle, of port: Port) -> Bool {
     switch port.kind {
     case .command: found[port.peer]?.contains(handle) == true
-    default: updatable.contains(handle)
+    case .notification: updatable.contains(handle)
     }
   }
   private func learn(_ service: PublishedService) {
@@ -278,11 +278,14 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       }
     case .adapter(.poweredOn): return
     case .adapter(.poweredOff): found = [:]
-    case .adapter:
+    case .adapter(.unknown), .adapter(.resetting), .adapter(.unsupported), .adapter(.unauthorized):
       published = [:]
       updatable = []
       found = [:]
-    default: return
+    case .completed, .discovered, .scanFailed, .connected, .connectionFailed, .nameChanged, .longestWriteChanged,
+      .values, .readyToWrite, .linkedPeers, .subscribed, .unsubscribed, .longestUpdateChanged, .readRequested,
+      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded:
+      return
     }
     dropWaiting()
   }
@@ -304,15 +307,21 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   /// The limits of one session.
   private func note(_ request: BrokerRequest) throws(FrameError) {
     requests += 1
-    switch (request, role) {
-    case (.central, .peripheral), (.peripheral, .central): throw FrameError("a request of the other role")
-    case (.central(.connect(let peer, _)), _):
+    switch request {
+    case .central where role == .peripheral, .peripheral where role == .central:
+      throw FrameError("a request of the other role")
+    case .central(.connect(let peer, _)):
       peers.insert(peer)
       guard peers.count <= Self.mostPeers else { throw FrameError("requests for more than \(Self.mostPeers) devices") }
-    case (.central(.cancelConnection(let peer)), _): peers.remove(peer)
-    case (.peripheral(.removeService(let service)), _): forget(service)
-    case (.peripheral(.removeAllServices), _): for service in Array(published.keys) { forget(service) }
-    default: break
+    case .central(.cancelConnection(let peer)): peers.remove(peer)
+    case .peripheral(.removeService(let service)): forget(service)
+    case .peripheral(.removeAllServices): for service in Array(published.keys) { forget(service) }
+    case .central(.scan), .central(.stopScan), .central(.readRSSI), .central(.discoverServices),
+      .central(.discoverIncludedServices), .central(.discoverCharacteristics), .central(.discoverDescriptors),
+      .central(.read), .central(.write), .central(.setNotifying), .peripheral(.addService), .peripheral(.setValue),
+      .peripheral(.respond), .peripheral(.reject), .peripheral(.startAdvertising), .peripheral(.stopAdvertising),
+      .peripheral(.setDesiredLatency):
+      break
     }
     if let (operation, peer) = request.operation { unanswered[operation] = .some(peer) }
   }
@@ -411,7 +420,9 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
         for subscription in state.services.flatMap(\.subscriptions) {
           announce(.notification, subscription.central, longest: subscription.longestUpdate)
         }
-      default: break
+      case .adapter, .discovered, .scanFailed, .nameChanged, .longestWriteChanged, .servicesChanged, .linkedPeers,
+        .unsubscribed, .longestUpdateChanged, .readRequested, .writeRequested, .requestEnded, .advertisingEnded:
+        break
       }
       writer.write(DaemonMessage.event(event))
     }
