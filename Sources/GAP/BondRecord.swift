@@ -16,8 +16,8 @@ extension Bond {
     record.isAuthenticated = strength.isAuthenticated
     record.isSecureConnections = strength.isSecureConnections
     record.keySize = strength.size
-    record.ours = KeyFields(ours, in: &arena)
-    record.peers = KeyFields(peers, in: &arena)
+    record.ours = KeyFields(ours)
+    record.peers = KeyFields(peers)
     record.ourSignCounter = ourSignCounter
     record.peersSignCounter = peersSignCounter
     record.client = Octets(client, in: &arena)
@@ -38,7 +38,7 @@ extension Bond {
       address: PeerAddress(record.address, record.isAddressRandom ? .random : .public),
       strength: KeyStrength(
         isAuthenticated: record.isAuthenticated, isSecureConnections: record.isSecureConnections, size: record.keySize),
-      ours: record.ours.keys(in: octets), peers: record.peers.keys(in: octets))
+      ours: record.ours.keys, peers: record.peers.keys)
     ourSignCounter = record.ourSignCounter
     peersSignCounter = record.peersSignCounter
     client = record.client.array(in: octets)
@@ -77,27 +77,27 @@ struct BondRecord: WireRecord {
     try visit.bits("Our Keys", &ours.present, 4)
     try visit.bits("Peer's Keys", &peers.present, 4)
     if ours.present.contains(.longTermKey) {
-      try visit.octets("Our Long Term Key", &ours.longTermKey, .exactly(16))
+      try visit.value("Our Long Term Key", &ours.longTermKey)
       try visit.value("Our EDIV", &ours.ediv)
       try visit.value("Our Rand", &ours.rand)
     }
-    if ours.present.contains(.irk) { try visit.octets("Our Identity Resolving Key", &ours.irk, .exactly(16)) }
+    if ours.present.contains(.irk) { try visit.value("Our Identity Resolving Key", &ours.irk) }
     if ours.present.contains(.identityAddress) {
       try visit.value("Our Identity Address", &ours.identityAddress)
       try visit.value("Our Identity Address, random", &ours.isIdentityAddressRandom)
     }
-    if ours.present.contains(.csrk) { try visit.octets("Our Signature Key", &ours.csrk, .exactly(16)) }
+    if ours.present.contains(.csrk) { try visit.value("Our Signature Key", &ours.csrk) }
     if peers.present.contains(.longTermKey) {
-      try visit.octets("Peer's Long Term Key", &peers.longTermKey, .exactly(16))
+      try visit.value("Peer's Long Term Key", &peers.longTermKey)
       try visit.value("Peer's EDIV", &peers.ediv)
       try visit.value("Peer's Rand", &peers.rand)
     }
-    if peers.present.contains(.irk) { try visit.octets("Peer's Identity Resolving Key", &peers.irk, .exactly(16)) }
+    if peers.present.contains(.irk) { try visit.value("Peer's Identity Resolving Key", &peers.irk) }
     if peers.present.contains(.identityAddress) {
       try visit.value("Peer's Identity Address", &peers.identityAddress)
       try visit.value("Peer's Identity Address, random", &peers.isIdentityAddressRandom)
     }
-    if peers.present.contains(.csrk) { try visit.octets("Peer's Signature Key", &peers.csrk, .exactly(16)) }
+    if peers.present.contains(.csrk) { try visit.value("Peer's Signature Key", &peers.csrk) }
     try visit.octets("Client Record", &client)
   }
 }
@@ -112,25 +112,24 @@ struct KeyFields: BitwiseCopyable, Sendable {
     static var csrk: Present { Present(rawValue: 8) }
   }
   var present: Present = []
-  var longTermKey = SecretOctets()
+  var longTermKey = SecretNumber()
   var ediv: UInt16 = 0
   var rand: UInt64 = 0
-  var irk = SecretOctets()
+  var irk = SecretNumber()
   var identityAddress = DeviceAddress()
   var isIdentityAddressRandom = false
-  var csrk = SecretOctets()
+  var csrk = SecretNumber()
   init() {}
 
-  /// Appends the keys' octets to `arena`.
-  init(_ keys: DistributedKeys, in arena: inout [UInt8]) {
+  init(_ keys: DistributedKeys) {
     if let key = keys.longTermKey {
       present.insert(.longTermKey)
-      longTermKey = SecretOctets(key.key.number, in: &arena)
+      longTermKey = SecretNumber(key.key.number)
       (ediv, rand) = (key.ediv, key.rand)
     }
     if let key = keys.irk {
       present.insert(.irk)
-      irk = SecretOctets(key.number, in: &arena)
+      irk = SecretNumber(key.number)
     }
     if let identity = keys.identityAddress {
       present.insert(.identityAddress)
@@ -138,20 +137,20 @@ struct KeyFields: BitwiseCopyable, Sendable {
     }
     if let key = keys.csrk {
       present.insert(.csrk)
-      csrk = SecretOctets(key.number, in: &arena)
+      csrk = SecretNumber(key.number)
     }
   }
 
-  func keys(in octets: Span<UInt8>) -> DistributedKeys {
+  var keys: DistributedKeys {
     var keys = DistributedKeys()
     if present.contains(.longTermKey) {
-      keys.longTermKey = LongTermKey(key: longTermKey.key(in: octets), ediv: ediv, rand: rand)
+      keys.longTermKey = LongTermKey(key: SecurityKey(longTermKey.number), ediv: ediv, rand: rand)
     }
-    if present.contains(.irk) { keys.irk = irk.key(in: octets) }
+    if present.contains(.irk) { keys.irk = SecurityKey(irk.number) }
     if present.contains(.identityAddress) {
       keys.identityAddress = PairingAddress(identityAddress, isRandom: isIdentityAddressRandom)
     }
-    if present.contains(.csrk) { keys.csrk = csrk.key(in: octets) }
+    if present.contains(.csrk) { keys.csrk = SecurityKey(csrk.number) }
     return keys
   }
 }

@@ -110,26 +110,13 @@ extension HostCore {
   ) {
     let handle = upper.links[index].handle
     withLink(at: index) { $0.procedures.begin(.encryption(strength, source), now: now) }
-    send(key.key, tag: Sender.encryption.tag(handle), now) { octets in
-      LEEnableEncryption.with {
-        $0.connectionHandle = handle
-        $0.randomNumber = LongTermKeyRand(rawValue: key.rand)
-        $0.encryptedDiversifier = key.ediv
-        $0.longTermKey = octets
-      }
+    let command = LEEnableEncryption.with {
+      $0.connectionHandle = handle
+      $0.randomNumber = LongTermKeyRand(rawValue: key.rand)
+      $0.encryptedDiversifier = key.ediv
+      $0.longTermKey = SecretNumber(key.key.number)
     }
-  }
-  /// Sends the command that `command` makes with the key's octets.
-  private mutating func send(
-    _ key: SecurityKey, tag: UInt32, _ now: Instant, _ command: (SecretOctets) -> some HCICommand
-  ) {
-    var arena: [UInt8] = []
-    let octets = SecretOctets(key.number, in: &arena)
-    do throws(WireError) {
-      try hci.send(command(octets), from: arena.span, tag: tag, mayBeRefused: false, now: now)
-    } catch {
-      preconditionFailure("the key has the 16 octets of the command's field: \(error)")
-    }
+    hci.send(command, tag: Sender.encryption.tag(handle), mayBeRefused: false, now: now)
   }
   /// As Peripheral: the Central's controller starts the encryption. Vol 4, Part E, §7.7.65.5.
   mutating func answer(_ event: LELongTermKeyRequest, _ now: Instant) {
@@ -138,12 +125,11 @@ extension HostCore {
       let (key, strength, source) = upper.links[index].protection.key(ediv: ediv, rand: rand, of: bondOfPeer(at: index))
     else { return refuseKey(event.connectionHandle, now) }
     withLink(at: index) { $0.procedures.begin(.encryption(strength, source), now: now) }
-    send(key, tag: Sender.encryption.tag(event.connectionHandle), now) { octets in
-      LELongTermKeyRequestReply.with {
-        $0.connectionHandle = event.connectionHandle
-        $0.longTermKey = octets
-      }
+    let command = LELongTermKeyRequestReply.with {
+      $0.connectionHandle = event.connectionHandle
+      $0.longTermKey = SecretNumber(key.number)
     }
+    hci.send(command, tag: Sender.encryption.tag(event.connectionHandle), mayBeRefused: false, now: now)
     note(at: index)
   }
   /// Vol 4, Part E, §7.8.26.

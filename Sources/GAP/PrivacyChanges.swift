@@ -151,14 +151,8 @@ struct Privacy {
       }
       hci.send(command, tag: tag, mayBeRefused: false, now: now)
     case .add(let identity, let irk):
-      var octets: [UInt8] = []
-      let command = LEAddDeviceToResolvingList(
-        identity.type, identity.address, peerIRK: irk.value, localIRK: 0, in: &octets)
-      do throws(WireError) {
-        try hci.send(command, from: octets.span, tag: tag, mayBeRefused: false, now: now)
-      } catch {
-        preconditionFailure("the command's ranges are of its octets: \(error)")
-      }
+      let command = LEAddDeviceToResolvingList(identity.type, identity.address, peerIRK: irk.value, localIRK: 0)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     case .mode(let identity):
       let command = LESetPrivacyMode.with {
         ($0.peerIdentityAddressType, $0.peerIdentityAddress) = (identity.type, identity.address)

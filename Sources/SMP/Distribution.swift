@@ -110,10 +110,3 @@ struct Distribution: Sendable {
     return true
   }
 }
-
-extension SecretOctets {
-  /// The key of 16 octets (traps otherwise) in the message that the octets are a range of.
-  package func key(in message: Span<UInt8>) -> SecurityKey {
-    SecurityKey(leastSignificantFirst: message.extracting(octets.range))
-  }
-}

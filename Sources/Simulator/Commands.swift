@@ -257,7 +257,3 @@ extension LEWriteRFPathCompensation: Executable {
     return Return(.success)
   }
 }
-/// 128 bits, least significant octet first.
-func number(_ octets: Octets, in packet: Span<UInt8>) -> UInt128 {
-  (0..<16).reversed().reduce(0) { $0 << 8 | UInt128(octets.byte($1, in: packet)) }
-}

@@ -12,7 +12,7 @@ extension LEEnableEncryption: LinkCommand {
     guard end.role == .central, !medium.links[end.link].central.isPaused else { return answer(.commandDisallowed) }
     let request = EncryptionRequest(
       random: randomNumber, diversifier: encryptedDiversifier,
-      longTermKey: AES128(key: number(longTermKey.octets, in: packet)),
+      longTermKey: AES128(key: longTermKey.number),
       keyDiversifier: controller.addressChance.next(), isRefresh: medium.links[end.link].central.transmitKey != nil)
     if request.isRefresh {
       medium.links[end.link].central.encryption = .awaitingPause(request)
@@ -29,7 +29,7 @@ extension LELongTermKeyRequestReply: LinkCommand {
     guard let end = controller.end(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
     guard case .awaitingHost(let central, let peripheral, let isRefresh) = medium.links[end.link][end.role].encryption
     else { return answer(.commandDisallowed) }
-    let longTermKey = AES128(key: number(longTermKey.octets, in: packet))
+    let longTermKey = AES128(key: longTermKey.number)
     let key = SessionKey(longTermKey, central: central, peripheral: peripheral)
     medium.links[end.link][end.role].encryption = .starting(key, isRefresh: isRefresh)
     medium.proceed(.startEncryptionRequest, end)
@@ -68,9 +68,7 @@ extension WriteAuthenticatedPayloadTimeout: LinkExecutable {
 extension LEEncrypt: Simulated {
   /// Vol 4, Part E, §7.8.22: least significant octet first on the wire, the most significant one first in the cipher.
   func run(on controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) {
-    let block = AES128(key: number(key.octets, in: packet)).encrypt(number(plaintextData, in: packet))
-    let bytes = InlineArray<16, UInt8> { UInt8(truncatingIfNeeded: block >> (8 * $0)) }
-    let result = Return.with { $0.encryptedData = Octets(0, 16) }
-    controller.complete(Self.self, result, from: bytes.span, now: medium.now)
+    let result = Return.with { $0.encryptedData = AES128(key: key.number).encrypt(plaintextData) }
+    controller.complete(Self.self, result, now: medium.now)
   }
 }

@@ -17,8 +17,7 @@ extension LEAddDeviceToResolvingList: Executable {
       return Return(.memoryCapacityExceeded)
     }
     let isNew = controller.resolvingList.add(
-      AirAddress(peerIdentityAddressType, peerIdentityAddress), peerIRK: number(peerIRK.octets, in: packet),
-      localIRK: number(localIRK.octets, in: packet))
+      AirAddress(peerIdentityAddressType, peerIdentityAddress), peerIRK: peerIRK.number, localIRK: localIRK.number)
     return Return(isNew ? .success : .invalidHCICommandParameters)
   }
 }

@@ -63,29 +63,12 @@ extension Octets {
 }
 
 /// Types that a visitor's `octets` fills: ``Octets``, or a message's own type around it.
-public protocol OctetsField {
-  var octets: Octets { get set }
-  /// Whether texts show the number of the octets only: a key must not reach a log.
-  static var isSecret: Bool { get }
-}
-extension OctetsField { public static var isSecret: Bool { false } }
+public protocol OctetsField { var octets: Octets { get set } }
 extension Octets: OctetsField {
   @inlinable @inline(__always) public var octets: Octets {
     get { self }
     set { self = newValue }
   }
-}
-
-/// Octets of a key: texts do not show them.
-public struct SecretOctets: OctetsField, BitwiseCopyable, Sendable {
-  public var octets = Octets()
-  @inlinable public init() {}
-  @inlinable public init(_ octets: Octets) { self.octets = octets }
-  /// Appends the 16 octets of `key`, least significant first, to `arena`, from which a message will be encoded.
-  public init(_ key: UInt128, in arena: inout [UInt8]) {
-    octets = Octets((0..<16).map { UInt8(truncatingIfNeeded: key >> (8 * $0)) }, in: &arena)
-  }
-  public static var isSecret: Bool { true }
 }
 
 /// Types that a visitor's `uuid` fills: ``BluetoothUUID``, or a message's own type around it.

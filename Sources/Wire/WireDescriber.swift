@@ -45,7 +45,7 @@
   }
   public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) {
     if case .cut = extent, value.octets.isEmpty { return }
-    write(label, O.isSecret ? "(secret, \(value.octets.count) octets)" : hex(value.octets))
+    write(label, hex(value.octets))
   }
   public mutating func octets<C: WireValue>(
     lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets

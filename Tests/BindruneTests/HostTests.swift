@@ -315,22 +315,13 @@ import Testing
     let lab = Lab(), host = try await lab.host(), (other, relay) = try await lab.relayedHost()
     try await within {
       #expect(await PeerAddress(try host.send(ReadBDADDR()).bdADDR, .public) == host.ownAddress)
-      // FIPS-197, appendix B, as LE Encrypt takes it: the least significant octet first.
-      let key: [UInt8] = [
-        0x3C, 0x4F, 0xCF, 0x09, 0x88, 0x15, 0xF7, 0xAB, 0xA6, 0xD2, 0xAE, 0x28, 0x16, 0x15, 0x7E, 0x2B,
-      ]
-      let text: [UInt8] = [
-        0x34, 0x07, 0x37, 0xE0, 0xA2, 0x98, 0x31, 0x31, 0x8D, 0x30, 0x5A, 0x88, 0xA8, 0xF6, 0x43, 0x32,
-      ]
+      // FIPS-197, appendix B.
       let encrypt = LEEncrypt.with {
-        $0.key = SecretOctets(Octets(0, 16))
-        $0.plaintextData = Octets(16, 16)
+        $0.key = SecretNumber(0x2B7E_1516_28AE_D2A6_ABF7_1588_09CF_4F3C)
+        $0.plaintextData = 0x3243_F6A8_885A_308D_3131_98A2_E037_0734
       }
-      let cipher = try await host.send(encrypt, from: key + text) { $0.encryptedData.array(in: $1) }
-      #expect(
-        cipher == [
-          0x32, 0x0B, 0x6A, 0x19, 0x97, 0x85, 0x11, 0xDC, 0xFB, 0x09, 0xDC, 0x02, 0x1D, 0x84, 0x25, 0x39,
-        ])
+      let cipher = try await host.send(encrypt) { answer, _ in answer.encryptedData }
+      #expect(cipher == 0x3925_841D_02DC_09FB_DC11_8597_196A_0B32)
       let refused = await #expect(throws: BluetoothError.self) {
         try await host.send(ReadRSSI.with { $0.handle = ConnectionHandle(rawValue: 0x0EFF) })
       }

@@ -193,38 +193,31 @@ import Testing
   @Test func refusals() {
     var lab = Self.connected(.ideal)
     let c = ConnectionHandle(rawValue: 1), none = ConnectionHandle(rawValue: 7)
-    let zeros = [UInt8](repeating: 0, count: 16)
     func enabling(_ handle: ConnectionHandle) -> LEEnableEncryption {
-      .with {
-        $0.connectionHandle = handle
-        $0.longTermKey = SecretOctets(Octets(0, 16))
-      }
+      .with { $0.connectionHandle = handle }
     }
     func replying(_ handle: ConnectionHandle) -> LELongTermKeyRequestReply {
-      .with {
-        $0.connectionHandle = handle
-        $0.longTermKey = SecretOctets(Octets(0, 16))
-      }
+      .with { $0.connectionHandle = handle }
     }
     let negative = LELongTermKeyRequestNegativeReply.with { $0.connectionHandle = c }
-    #expect(lab.status(0, enabling(none), from: zeros) == 0x02)
-    #expect(lab.status(1, replying(none), from: zeros) == 0x02)
+    #expect(lab.status(0, enabling(none)) == 0x02)
+    #expect(lab.status(1, replying(none)) == 0x02)
     // Only the central starts it; nobody has asked for a key.
-    #expect(lab.status(1, enabling(c), from: zeros) == 0x0C)
+    #expect(lab.status(1, enabling(c)) == 0x0C)
     for host in 0..<2 {
-      #expect(lab.status(host, replying(c), from: zeros) == 0x0C)
+      #expect(lab.status(host, replying(c)) == 0x0C)
       #expect(lab.status(host, negative) == 0x0C)
     }
     // While it runs.
-    #expect(lab.status(0, enabling(c), from: zeros) == 0)
-    #expect(lab.status(0, enabling(c), from: zeros) == 0x0C)
-    #expect(lab.status(0, replying(c), from: zeros) == 0x0C)
-    #expect(lab.status(1, enabling(c), from: zeros) == 0x0C)
-    #expect(lab.status(1, replying(c), from: zeros) == 0)
-    #expect(lab.status(1, replying(c), from: zeros) == 0x0C)
+    #expect(lab.status(0, enabling(c)) == 0)
+    #expect(lab.status(0, enabling(c)) == 0x0C)
+    #expect(lab.status(0, replying(c)) == 0x0C)
+    #expect(lab.status(1, enabling(c)) == 0x0C)
+    #expect(lab.status(1, replying(c)) == 0)
+    #expect(lab.status(1, replying(c)) == 0x0C)
     #expect(lab.status(1, negative) == 0x0C)
     #expect(lab.hexes(0) == [Self.isOn])
-    #expect(lab.status(0, enabling(c), from: zeros) == 0)
+    #expect(lab.status(0, enabling(c)) == 0)
   }
 
   // MARK: Data

@@ -45,10 +45,8 @@ import Testing
       #expect(lab.status(1, accept) == 0)
     }
     if target == .resolvableByScanner {
-      var arena: [UInt8] = []
-      let add = LEAddDeviceToResolvingList(
-        .public, Lab.address(0), peerIRK: 0, localIRK: ResolvingListTests.irk, in: &arena)
-      #expect(lab.status(1, add, from: arena) == 0)
+      let add = LEAddDeviceToResolvingList(.public, Lab.address(0), peerIRK: 0, localIRK: ResolvingListTests.irk)
+      #expect(lab.status(1, add) == 0)
       var resolve = LESetAddressResolutionEnable()
       resolve.addressResolutionEnable = true
       #expect(lab.status(1, resolve) == 0)

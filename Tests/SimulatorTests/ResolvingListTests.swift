@@ -17,9 +17,7 @@ import Testing
     _ lab: inout Lab, _ host: Int, _ type: AddressType = .random, _ address: DeviceAddress = identity,
     peer: UInt128 = irk, local: UInt128 = 0
   ) -> UInt8? {
-    var arena: [UInt8] = []
-    let command = LEAddDeviceToResolvingList(type, address, peerIRK: peer, localIRK: local, in: &arena)
-    return lab.status(host, command, from: arena)
+    lab.status(host, LEAddDeviceToResolvingList(type, address, peerIRK: peer, localIRK: local))
   }
   private func resolve(_ lab: inout Lab, _ host: Int, _ on: Bool = true) -> UInt8? {
     let command = LESetAddressResolutionEnable.with { $0.addressResolutionEnable = on }

@@ -14,23 +14,19 @@ public struct LEAddDeviceToResolvingList: HCICommand {
   public static var requirement: HCIRequirement { .features(.llPrivacy) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
-  /// 16 octets each, least significant first.
-  public var peerIRK = SecretOctets(), localIRK = SecretOctets()
+  public var peerIRK = SecretNumber(), localIRK = SecretNumber()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
     try visit.value("Peer_Identity_Address", &peerIdentityAddress)
-    try visit.octets("Peer_IRK", &peerIRK, .exactly(16))
-    try visit.octets("Local_IRK", &localIRK, .exactly(16))
+    try visit.value("Peer_IRK", &peerIRK)
+    try visit.value("Local_IRK", &localIRK)
   }
-  /// Puts the keys into `arena`, from which the command is encoded.
-  public init(
-    _ type: AddressType, _ address: DeviceAddress, peerIRK: UInt128, localIRK: UInt128, in arena: inout [UInt8]
-  ) {
+  public init(_ type: AddressType, _ address: DeviceAddress, peerIRK: UInt128, localIRK: UInt128) {
     peerIdentityAddressType = type
     peerIdentityAddress = address
-    self.peerIRK = SecretOctets(peerIRK, in: &arena)
-    self.localIRK = SecretOctets(localIRK, in: &arena)
+    self.peerIRK = SecretNumber(peerIRK)
+    self.localIRK = SecretNumber(localIRK)
   }
 }
 

@@ -13,14 +13,13 @@ public struct LEEnableEncryption: HCICommand {
   public var connectionHandle = ConnectionHandle()
   public var randomNumber = LongTermKeyRand()
   public var encryptedDiversifier: UInt16 = 0
-  /// 16 octets, least significant first.
-  public var longTermKey = SecretOctets()
+  public var longTermKey = SecretNumber()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Connection_Handle", &connectionHandle)
     try visit.value("Random_Number", &randomNumber)
     try visit.value("Encrypted_Diversifier", &encryptedDiversifier)
-    try visit.octets("Long_Term_Key", &longTermKey, .exactly(16))
+    try visit.value("Long_Term_Key", &longTermKey)
   }
 }
 
@@ -35,12 +34,11 @@ public struct LELongTermKeyRequestReply: HCICommand {
   public static var requirement: HCIRequirement { .features(.leEncryption) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
-  /// 16 octets, least significant first.
-  public var longTermKey = SecretOctets()
+  public var longTermKey = SecretNumber()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Connection_Handle", &connectionHandle)
-    try visit.octets("Long_Term_Key", &longTermKey, .exactly(16))
+    try visit.value("Long_Term_Key", &longTermKey)
   }
 }
 

@@ -4,28 +4,28 @@ import BindruneWire
 
 /// LE Encrypt. Vol 4, Part E, §7.8.22.
 ///
-/// AES-128 of one block. Key and data are least significant octet first.
+/// AES-128 of one block. Key and data are numbers, as FIPS-197 prints them.
 public struct LEEncrypt: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0017) }
   public static var name: StaticString { "HCI_LE_Encrypt" }
   public static var section: StaticString { "Vol 4, Part E, §7.8.22" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 6) }
   public static var requirement: HCIRequirement { .features(.leEncryption) }
-  public var key = SecretOctets()
-  public var plaintextData = Octets()
+  public var key = SecretNumber()
+  public var plaintextData: UInt128 = 0
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Key", &key, .exactly(16))
-    try visit.octets("Plaintext_Data", &plaintextData, .exactly(16))
+    try visit.value("Key", &key)
+    try visit.value("Plaintext_Data", &plaintextData)
   }
 
   public struct Return: CommandReturn {
     public var status = HCIStatus()
-    public var encryptedData = Octets()
+    public var encryptedData: UInt128 = 0
     @inlinable public init() {}
     @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
       try visit.value("Status", &status)
-      try visit.octets("Encrypted_Data", &encryptedData, .exactly(16))
+      try visit.value("Encrypted_Data", &encryptedData)
     }
   }
 }
