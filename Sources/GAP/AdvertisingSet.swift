@@ -16,19 +16,55 @@ import HCI
 /// Removes a set before its PDUs change type, because the new PDUs might not be allowed to carry its data (§7.8.53). A
 /// connection, a duration or a number of events ends advertising: the caller then calls `ended`.
 ///
-/// **Phases**: off → setting (removal, parameters, address, data, scan response, enable) → on → disabling → off; on →
-/// changing (data, scan response) → on. The end may be reported while a command is in flight: setting, changing or
-/// disabling → ended → off. A restart that the controller refuses because of its links: setting → blocked, until a link
-/// goes down. `suspend` leads to off, keeps the target and reports nothing; `resume` continues from there.
-struct AdvertisingSet {
+/// **Phases**: `move` has all transitions. The end may be reported while a command is in flight. A restart that the
+/// controller refuses because of its links waits until a link goes down.
+struct AdvertisingSet: Suspendable {
   enum Outcome: BitwiseCopyable, Equatable {
     case started
     case ended(AdvertisingEnd)
     case failed(HCIStatus)
   }
-  enum Phase: BitwiseCopyable {
-    case off, setting(Step, Cause), on, changing(Step), disabling, ended(AdvertisingEnd), blocked
+  /// The target of a phase is the one that was enabled last, or is being enabled.
+  enum Phase {
+    /// nil: there was none.
+    case off(Target?)
+    case setting(Step, Target, Cause)
+    case on(Target)
+    case changing(Step, Target)
+    case disabling(Target)
+    case ended(AdvertisingEnd, Target)
+    case blocked(Target)
+
+    var target: Target? {
+      switch self {
+      case .off(let target): target
+      case .setting(_, let target, _), .on(let target), .changing(_, let target), .disabling(let target),
+        .ended(_, let target), .blocked(let target):
+        target
+      }
+    }
   }
+  enum Event {
+    /// No command is in flight, and the goal needs this one, for which advertising need not be off if `staysOn`.
+    case need(Step, Target, Cause, staysOn: Bool = false)
+    /// The set is to be off.
+    case needNothing
+    /// The controller has all that this target needs, and the set is on.
+    case reached(Target)
+    /// A caller has changed the target, or its time is over.
+    case called
+    /// `next`: the data are longer than the piece that was accepted.
+    case accepted(next: Step?)
+    case refused(Refusal)
+    case ended(AdvertisingEnd)
+    case linkDown
+  }
+  enum Refusal: BitwiseCopyable {
+    case final
+    /// Advertising may be possible when there are fewer links.
+    case untilLinkDown
+  }
+  enum Command { case send(Step, Target), disable }
   /// The command in flight; for data, the offset of its piece.
   enum Step: BitwiseCopyable, Equatable { case removal, parameters, address, data(Int), scanResponse(Int), enable }
   /// Why advertising is being set up: for a new target; again, after it was on; again, after a link has gone down.
@@ -40,8 +76,17 @@ struct AdvertisingSet {
     /// The number of the call: a later call restarts a duration or a number of events.
     var turn: UInt32
   }
+  /// What the callers want.
+  private enum Wish {
+    /// `until`: when the target's duration ends; known from its first start on.
+    case advertise(Target, until: Instant?)
+    /// Why there is no target.
+    case off(AdvertisingEnd)
+  }
   /// What the controller has accepted; nil if that is unknown.
   struct Contents: Equatable {
+    /// Those of the controller's set; nil if it has none.
+    var properties: AdvertisingProperties?
     var settings: AdvertisingSettings?
     var address: DeviceAddress?
     var advertising: [UInt8]?
@@ -60,22 +105,13 @@ struct AdvertisingSet {
   private let usesExtendedCommands: Bool
   /// Used if the parameters name no other.
   var hostAddress: PeerAddress
-  private(set) var phase = Phase.off
-  private var wanted: Target?
-  /// The target that was enabled last, or is being enabled.
-  private var current: Target?
-  private var contents = Contents()
-  /// The properties of the controller's set; nil if it has none.
-  private var properties: AdvertisingProperties?
-  /// When the target's duration ends; known from its first start on.
-  private var end: Instant?
-  /// Why there is no target.
-  private var reason = AdvertisingEnd.stopped
-  /// The outcome of the last target has not been reported.
+  private(set) var phase = Phase.off(nil)
+  private var wish = Wish.off(.stopped)
+  /// The outcome of the last wish has not been reported.
   private var isOutcomePending = false
-  private var isSuspended: Bool
-  /// `HCILayer.cause` of the last call that changed the target.
-  private var calledBy: UInt64 = 0
+  private var contents = Contents()
+  var isSuspended: Bool
+  var cause: UInt64 = 0
 
   init(
     _ id: AdvertisingSetID, handle: UInt8, tag: UInt32, usesExtendedCommands: Bool, hostAddress: PeerAddress,
@@ -89,6 +125,9 @@ struct AdvertisingSet {
     self.isSuspended = isSuspended
   }
 
+  private var wanted: Target? { if case .advertise(let target, _) = wish { target } else { nil } }
+  /// When the host's clock ends the target.
+  private var end: Instant? { if case .advertise(_, let until) = wish { until } else { nil } }
   /// The state to bring the controller to.
   private var goal: Target? { isSuspended ? nil : wanted }
   /// The set is off, and no caller awaits its outcome.
@@ -96,10 +135,9 @@ struct AdvertisingSet {
     if case .off = phase { return !isWatched }
     return false
   }
-  var isWanted: Bool { wanted != nil }
+  var isWanted: Bool { if case .advertise = wish { true } else { false } }
   /// A caller awaits an outcome, or must learn of the end.
   var isWatched: Bool { isWanted || isOutcomePending }
-  /// Nothing is enabled in the controller, and no command is in flight.
   var isQuiet: Bool {
     switch phase {
     case .off, .blocked: true
@@ -107,68 +145,112 @@ struct AdvertisingSet {
     }
   }
 
+  // MARK: Transitions
+
+  /// Every transition; nil: the event leaves the phase as it is. After a move without a command the set goes on.
+  static func move(from phase: Phase, on event: Event) -> Move<Phase, Command>? {
+    switch (phase, event) {
+    case (.off, .need(let step, let goal, let cause, _)): Move(.setting(step, goal, cause), .send(step, goal))
+    case (.on(let target), .need(let step, let goal, _, staysOn: true)):
+      Move(.changing(step, target), .send(step, goal))
+    case (.on(let target), .need(_, _, _, staysOn: false)), (.on(let target), .needNothing):
+      Move(.disabling(target), .disable)
+    case (.on, .reached(let goal)): Move(.on(goal))
+
+    case (.setting(_, let target, let cause), .accepted(let next?)):
+      Move(.setting(next, target, cause), .send(next, target))
+    case (.setting(.enable, let target, _), .accepted(nil)): Move(.on(target))
+    case (.setting(_, let target, _), .accepted(nil)): Move(.off(target))
+    case (.setting(_, let target, _), .refused(.final)): Move(.off(target))
+    case (.setting(_, let target, _), .refused(.untilLinkDown)): Move(.blocked(target))
+    case (.changing(_, let target), .accepted): Move(.on(target))
+    // The change may be possible while advertising is off.
+    case (.changing(_, let target), .refused): Move(.disabling(target), .disable)
+    // Regardless of the status: nothing else can stop advertising.
+    case (.disabling(let target), .accepted), (.disabling(let target), .refused): Move(.off(target))
+    case (.ended(_, let target), .accepted), (.ended(_, let target), .refused): Move(.off(target))
+
+    case (.on(let target), .ended): Move(.off(target))
+    // The end proves that advertising had begun.
+    case (.setting(.enable, let target, _), .ended(let reason)): Move(.ended(reason, target))
+    case (.changing(_, let target), .ended(let reason)): Move(.ended(reason, target))
+    case (.disabling(let target), .ended(let reason)): Move(.ended(reason, target))
+
+    case (.blocked(let target), .called), (.blocked(let target), .linkDown): Move(.off(target))
+    // The caller gets a refusal instead of a wait for a link to go down.
+    case (.setting(let step, let target, _), .called): Move(.setting(step, target, .request))
+    // The link may have been the one in the way.
+    case (.setting(let step, let target, .restart), .linkDown): Move(.setting(step, target, .retry))
+
+    case (.off, _), (.setting, _), (.on, _), (.changing, _), (.disabling, _), (.ended, _), (.blocked, _): nil
+    }
+  }
+  /// Returns whether the event has led to another phase, and no command is sent on the way.
+  @discardableResult private mutating func take(_ event: Event, _ hci: inout HCILayer, _ now: Instant) -> Bool {
+    guard let move = Self.move(from: phase, on: event) else { return false }
+    phase = move.phase
+    switch move.command {
+    case .send(let step, let target): send(step, of: target, &hci, now)
+    case .disable: sendEnable(nil, &hci, now)
+    case nil: return true
+    }
+    return false
+  }
+
   // MARK: Targets
 
   /// The address on the air since the set was enabled last; nil: it never was.
   var addressOnAir: PeerAddress? {
-    guard let current else { return nil }
-    guard usesExtendedCommands, let own = current.parameters.address else { return hostAddress }
+    guard let target = phase.target else { return nil }
+    guard usesExtendedCommands, let own = target.parameters.address else { return hostAddress }
     return PeerAddress(own, .random)
   }
   /// A Central may have connected to the set.
   var isConnectableOnAir: Bool {
     switch phase {
-    case .on, .changing, .disabling, .setting(.enable, _): current?.parameters.kind.isConnectable == true
+    case .on(let target), .changing(_, let target), .disabling(let target), .setting(.enable, let target, _):
+      target.parameters.kind.isConnectable
     case .off, .setting, .ended, .blocked: false
     }
   }
 
   /// nil: do not advertise. Returns the outcome if it is already certain; otherwise one of the calls below does.
   mutating func want(_ target: Target?, hci: inout HCILayer, now: Instant) -> Outcome? {
-    wanted = target
-    calledBy = hci.cause
+    wish = target.map { .advertise($0, until: nil) } ?? .off(.stopped)
+    cause = hci.cause
     isOutcomePending = true
-    end = nil
-    reason = .stopped
-    switch phase {
-    case .blocked: phase = .off
-    // The caller gets the refusal now instead of a wait for a link to go down.
-    case .setting(let step, _): phase = .setting(step, .request)
-    case .off, .on, .changing, .disabling, .ended: break
-    }
-    return step(.request, &hci, now)
+    take(.called, &hci, now)
+    return go(.request, &hci, now)
   }
   /// Changes the data of the target, and nothing else. A blocked set stays blocked, and reports when it is on again.
   mutating func change(_ payloads: AdvertisingPayloads, hci: inout HCILayer, now: Instant) -> Outcome? {
-    wanted?.payloads = payloads
-    calledBy = hci.cause
+    if case .advertise(var target, let end) = wish {
+      target.payloads = payloads
+      wish = .advertise(target, until: end)
+    }
+    cause = hci.cause
     isOutcomePending = true
-    return step(.restart, &hci, now)
+    return go(.restart, &hci, now)
   }
   var parameters: AdvertisingParameters? { wanted?.parameters }
-  /// The set's number is about to be reassigned: returns the outcome that is still to report.
+  /// The set's number, which nobody wants any more, is about to be reassigned: returns the outcome that is still to
+  /// report.
   mutating func abandon() -> Outcome? {
-    wanted = nil
-    return unreported(.ended(reason))
+    switch wish {
+    case .advertise: wish = .off(.stopped)
+    case .off: break
+    }
+    return offReport()
   }
 
-  mutating func suspend(hci: inout HCILayer, now: Instant) -> Outcome? {
-    isSuspended = true
-    calledBy = hci.cause
-    if case .blocked = phase { phase = .off }
-    return step(.restart, &hci, now)
-  }
-  mutating func resume(hci: inout HCILayer, now: Instant) -> Outcome? {
-    isSuspended = false
-    hci.cause = calledBy
-    return step(isOutcomePending ? .request : .restart, &hci, now)
+  mutating func suspensionChanged(hci: inout HCILayer, now: Instant) -> Outcome? {
+    if case .blocked = phase { take(.called, &hci, now) }
+    return go(isOutcomePending ? .request : .restart, &hci, now)
   }
 
   /// Removes the target.
   private mutating func forget(_ reason: AdvertisingEnd) {
-    wanted = nil
-    end = nil
-    self.reason = reason
+    wish = .off(reason)
     isOutcomePending = true
   }
   /// The outcome, if it has not been reported.
@@ -176,48 +258,49 @@ struct AdvertisingSet {
     defer { isOutcomePending = false }
     return isOutcomePending ? outcome : nil
   }
+  /// The set is off: the outcome of a wish for that.
+  private mutating func offReport() -> Outcome? {
+    switch wish {
+    case .advertise: nil
+    case .off(let reason): unreported(.ended(reason))
+    }
+  }
 
   // MARK: Steps
 
-  /// Continues from a phase without a command in flight.
-  private mutating func step(_ cause: Cause, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
+  /// Sends the next command on the way to the goal, in a phase without one in flight.
+  private mutating func go(_ cause: Cause, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     switch phase {
     case .off:
       if let end, end <= now { forget(.durationOver) }
-      guard let goal else { return isWanted ? nil : unreported(.ended(reason)) }
-      current = goal
-      let next = next(to: goal)
-      send(next, of: goal, &hci, now)
-      phase = .setting(next, cause)
-    case .on:
-      guard let goal, let current else {
-        disable(&hci, now)
+      guard let goal else { return offReport() }
+      take(.need(next(to: goal), goal, cause), &hci, now)
+    case .on(let current):
+      guard let goal else {
+        take(.needNothing, &hci, now)
         return nil
       }
       let next = next(to: goal)
       if next == .enable, goal.turn == current.turn || !(isCounted(goal) || isCounted(current)) {
-        self.current = goal
+        take(.reached(goal), &hci, now)
         return started(now)
       }
-      if isPossibleWhileOn(next, goal) {
-        send(next, of: goal, &hci, now)
-        phase = .changing(next)
-      } else {
-        disable(&hci, now)
-      }
+      take(.need(next, goal, cause, staysOn: isPossibleWhileOn(next, goal)), &hci, now)
     case .setting, .changing, .disabling, .ended, .blocked: break
     }
     return nil
   }
   private mutating func started(_ now: Instant) -> Outcome? {
-    end = end ?? current?.parameters.duration.map { now + $0 }
+    if case .advertise(let target, nil) = wish {
+      wish = .advertise(target, until: phase.target?.parameters.duration.map { now + $0 })
+    }
     return unreported(.started)
   }
 
   /// The next step on the way to `target`, if no data are half sent.
   private func next(to target: Target) -> Step {
     let settings = settings(of: target)
-    if let properties, properties != settings.properties { return .removal }
+    if let properties = contents.properties, properties != settings.properties { return .removal }
     if contents.settings != settings { return .parameters }
     if let address = randomAddress(of: target), contents.address != address { return .address }
     if settings.properties.takesData || !usesExtendedCommands, contents.advertising != target.payloads.advertising {
@@ -255,50 +338,38 @@ struct AdvertisingSet {
   /// A command with our tag has ended.
   mutating func completed(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) -> Outcome? {
     let isAccepted = outcome.status == .success
-    hci.cause = calledBy
+    hci.cause = cause
     if !isAccepted { contents.forget(outcome.opcode) }
     switch phase {
     case .off, .on, .blocked: return nil
-    case .ended(let reason): return over(reason, &hci, now)
-    // Regardless of the status: nothing else can stop advertising.
-    case .disabling: phase = .off
-    case .changing where isAccepted: phase = .on
-    // The change may be possible while advertising is off.
-    case .changing:
-      disable(&hci, now)
-      return nil
-    case .setting(let step, let cause):
-      guard isAccepted else {
-        phase = .off
-        return goal == current ? refused(outcome.status, cause, &hci, now) : self.step(cause, &hci, now)
-      }
-      if step == .removal {
-        properties = nil
-        contents = Contents()
-      } else if step == .parameters, usesExtendedCommands {
-        properties = contents.settings?.properties
-      }
-      if let current, goal == current, let piece = nextPiece(after: step, current) {
-        send(piece, of: current, &hci, now)
-        phase = .setting(piece, cause)
-        return nil
-      }
-      phase = step == .enable ? .on : .off
-      return self.step(cause, &hci, now)
+    case .setting(let step, let target, let cause):
+      guard isAccepted else { return refused(outcome.status, target, cause, &hci, now) }
+      if step == .removal { contents = Contents() }
+      if step == .parameters, usesExtendedCommands { contents.properties = contents.settings?.properties }
+      let next = goal == target ? nextPiece(after: step, target) : nil
+      return take(.accepted(next: next), &hci, now) ? go(cause, &hci, now) : nil
+    case .changing, .disabling:
+      guard take(isAccepted ? .accepted(next: nil) : .refused(.final), &hci, now) else { return nil }
+      return go(isContinued ? .restart : .request, &hci, now)
+    case .ended(let reason, _):
+      take(isAccepted ? .accepted(next: nil) : .refused(.final), &hci, now)
+      return over(reason, &hci, now)
     }
-    return step(isContinued ? .restart : .request, &hci, now)
   }
   /// The target is the enabled one, perhaps with other data.
-  private var isContinued: Bool { isWanted && wanted?.turn == current?.turn }
+  private var isContinued: Bool { isWanted && wanted?.turn == phase.target?.turn }
 
   private mutating func refused(
-    _ status: HCIStatus, _ cause: Cause, _ hci: inout HCILayer, _ now: Instant
+    _ status: HCIStatus, _ target: Target, _ cause: Cause, _ hci: inout HCILayer, _ now: Instant
   ) -> Outcome? {
-    if cause != .request, status.meansTooManyLinks {
-      // The link that went down while the command was in flight may have been the one in the way.
-      if cause == .retry { return step(.restart, &hci, now) }
-      phase = .blocked
-      return nil
+    let isGoal = goal == target, mayWait = isGoal && status.meansTooManyLinks
+    take(.refused(mayWait && cause == .restart ? .untilLinkDown : .final), &hci, now)
+    if !isGoal { return go(cause, &hci, now) }
+    switch cause {
+    case .restart where mayWait: return nil
+    // The link that went down while the command was in flight may have been the one in the way.
+    case .retry where mayWait: return go(.restart, &hci, now)
+    case .request, .restart, .retry: break
     }
     forget(.stopped)
     return unreported(.failed(status))
@@ -310,50 +381,43 @@ struct AdvertisingSet {
   mutating func ended(_ reason: AdvertisingEnd, hci: inout HCILayer, now: Instant) -> Outcome? {
     switch phase {
     case .on:
-      calledBy = hci.cause
+      cause = hci.cause
+      take(.ended(reason), &hci, now)
       return over(reason, &hci, now)
-    // The end proves that advertising had begun.
-    case .setting(.enable, _):
-      phase = .ended(reason)
-      return goal != nil && goal == current ? started(now) : nil
-    case .changing, .disabling: phase = .ended(reason)
-    case .off, .setting, .ended, .blocked: break
+    case .setting(.enable, let target, _):
+      take(.ended(reason), &hci, now)
+      return goal != nil && goal == target ? started(now) : nil
+    case .off, .setting, .changing, .disabling, .ended, .blocked:
+      take(.ended(reason), &hci, now)
+      return nil
     }
-    return nil
   }
   private mutating func over(_ reason: AdvertisingEnd, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
-    phase = .off
-    guard isContinued else { return step(.request, &hci, now) }
+    guard isContinued else { return go(.request, &hci, now) }
     isOutcomePending = true
     if reason != .connected || wanted?.parameters.restartsAfterConnection != true { forget(reason) }
-    return step(.restart, &hci, now)
+    return go(.restart, &hci, now)
   }
   /// A link has gone down: a refused restart may be possible now.
   mutating func disconnected(hci: inout HCILayer, now: Instant) -> Outcome? {
-    switch phase {
-    case .blocked:
-      phase = .off
-      calledBy = hci.cause
-      return step(.restart, &hci, now)
-    case .setting(let step, .restart): phase = .setting(step, .retry)
-    case .off, .setting, .on, .changing, .disabling, .ended: break
-    }
-    return nil
+    if case .blocked = phase { cause = hci.cause }
+    return take(.linkDown, &hci, now) ? go(.restart, &hci, now) : nil
   }
 
   /// When the host ends it; later than the controller, if that counts the time too.
   var deadline: Instant? {
+    guard let end else { return nil }
     switch phase {
-    case .on, .changing: countedTime(of: current) == 0 ? end : end.map { $0 + Self.patience }
-    case .off, .setting, .disabling, .ended, .blocked: end
+    case .on(let target), .changing(_, let target): return countedTime(of: target) == 0 ? end : end + Self.patience
+    case .off, .setting, .disabling, .ended, .blocked: return end
     }
   }
   mutating func expire(hci: inout HCILayer, now: Instant) -> Outcome? {
     guard let deadline, deadline <= now else { return nil }
-    calledBy = hci.cause
+    cause = hci.cause
     forget(.durationOver)
-    if case .blocked = phase { phase = .off }
-    return step(.request, &hci, now)
+    if case .blocked = phase { take(.called, &hci, now) }
+    return go(.request, &hci, now)
   }
 
   // MARK: Commands
@@ -389,7 +453,7 @@ struct AdvertisingSet {
     case .parameters:
       let settings = settings(of: target)
       // Not every controller keeps data when parameters change: the set sends all data again.
-      contents = Contents(settings: settings)
+      contents = Contents(properties: contents.properties, settings: settings)
       if usesExtendedCommands {
         hci.send(LESetExtendedAdvertisingParameters(settings, handle: handle), tag: tag, mayBeRefused: false, now: now)
       } else {
@@ -427,10 +491,6 @@ struct AdvertisingSet {
       }
     case .enable: sendEnable(target, &hci, now)
     }
-  }
-  private mutating func disable(_ hci: inout HCILayer, _ now: Instant) {
-    sendEnable(nil, &hci, now)
-    phase = .disabling
   }
   /// nil: disable.
   private func sendEnable(_ target: Target?, _ hci: inout HCILayer, _ now: Instant) {
@@ -470,7 +530,8 @@ extension AdvertisingSet.Contents {
   /// A command was refused or not answered: the part of the controller's state that it concerns is unknown.
   fileprivate mutating func forget(_ opcode: HCIOpcode) {
     switch opcode {
-    case LESetExtendedAdvertisingParameters.opcode, LESetAdvertisingParameters.opcode: self = AdvertisingSet.Contents()
+    case LESetExtendedAdvertisingParameters.opcode, LESetAdvertisingParameters.opcode:
+      self = AdvertisingSet.Contents(properties: properties)
     case LESetAdvertisingSetRandomAddress.opcode: address = nil
     case LESetExtendedAdvertisingData.opcode, LESetAdvertisingData.opcode: advertising = nil
     case LESetExtendedScanResponseData.opcode, LESetScanResponseData.opcode: scanResponse = nil

@@ -16,21 +16,19 @@ import HCI
 ///   A turn exceeds the longest interval of legacy advertising (10.24 s: Vol 4, Part E, §7.8.5; and up to 10 ms: Vol 6,
 ///   Part B, §4.4.2.2.1), so that every peer in range advertises at least once during its turn.
 ///
-/// An attempt with the list that fails names no peer. One that an event ends is repeated once: the failure may be that
-/// of a moment, such as 0x3E. After a second one, or a refused command, each of its peers gets an attempt alone, for a
-/// turn each; then the list is used again. A list whose contents are unknown is cleared first (§7.8.15).
+/// An attempt with the list that fails names no peer. After a second failure, or a refused command, each of its peers
+/// gets an attempt alone, for a turn each; then the list is used again.
 ///
 /// One initiation has one set of parameters: the first peer's. The verdict of a link reports a request with others.
 ///
 /// A link that comes up answers its request if that still waits, whatever else was cancelled; otherwise the host
 /// disconnects it. While suspended, requests wait and no attempt is made.
 ///
-/// **Phases**: idle → listing (a change of the list, repeated) → creating (command sent) → initiating → idle. After a
-/// change of targets: initiating → cancelling → idle, with a Connection Complete event, or after a time-out: a
-/// controller that never reports the end of a cancelled attempt (Bumble's does not) must not block the next one. It may
-/// even continue the old attempt and refuse the next one (0x0C), which is then repeated. The controller has no room for
-/// more links: creating → blocked, until a link goes down, another request arrives, or a time has passed.
-struct Connections {
+/// **Phases**: `move` has all transitions. A cancelled attempt ends with a Connection Complete event, or after a
+/// time-out: a controller that never reports it (Bumble's does not) must not block the next attempt. It may even
+/// continue the old attempt and refuse the next one (0x0C), which is then repeated. A controller without room for more
+/// links gets no command until a link goes down, another request arrives, or a time has passed.
+struct Connections: Suspendable {
   struct Request {
     var id: RequestID
     var peers: [PeerAddress]
@@ -60,18 +58,59 @@ struct Connections {
   private struct Target: BitwiseCopyable {
     var request: RequestID, peer: PeerAddress, air: PeerAddress
   }
-  private struct Attempt: Equatable {
+  struct Attempt: Equatable {
     var peers: [PeerAddress], usesList: Bool, parameters: ConnectionParameters
   }
-  enum Change: BitwiseCopyable { case clear, add(PeerAddress), remove(PeerAddress) }
-  enum Phase: BitwiseCopyable {
+  typealias Change = AcceptList.Change
+  enum Phase {
     case idle
+    /// The controller changes its list.
     case listing(Change)
-    case creating
-    case initiating(since: Instant)
-    case cancelling(deadline: Instant)
+    /// The command has no answer yet. `isOver`: an event has already ended the attempt, or an earlier one.
+    case creating(Attempt, isOver: Bool = false)
+    case initiating(Attempt, since: Instant)
+    case cancelling(Attempt, deadline: Instant)
+    /// The controller has no room for another link.
     case blocked(until: Instant)
+
+    /// nil: there is none, or it is over.
+    var attempt: Attempt? {
+      switch self {
+      case .creating(let attempt, isOver: false), .initiating(let attempt, _), .cancelling(let attempt, _): attempt
+      case .idle, .listing, .creating, .blocked: nil
+      }
+    }
   }
+  enum Event {
+    /// The list needs this change before the next attempt.
+    case needsChange(Change)
+    case needs(Attempt)
+    /// Requests have changed, or a turn has ended: the next attempt is another one, or there is none.
+    case superseded
+    /// No request is left.
+    case needsNothing
+    /// The answer to the command in flight.
+    case accepted
+    case refused(Refusal)
+    /// A link has come up. `isAttempted`: with a peer of the attempt.
+    case linkUp(isAttempted: Bool)
+    /// An event has ended the attempt without a link.
+    case failed(hasNoRoom: Bool)
+    /// The end of a cancelled attempt: this one, or the late event of an earlier one.
+    case cancelled
+    /// There may be room for a link: one has gone down, or another request has come.
+    case chance
+    case timeOver
+  }
+  enum Refusal: BitwiseCopyable {
+    case final
+    /// The controller continues the attempt that was cancelled before.
+    case isBusy
+    case hasNoRoom
+    /// The controller may have received the command nevertheless.
+    case noAnswer
+  }
+  enum Command { case change(Change), create(Attempt), cancel }
   /// The result of a connection that came up.
   enum Verdict: BitwiseCopyable {
     /// A central connected to us, or our request succeeded. `parameters`: those requested, if the link has others.
@@ -99,28 +138,18 @@ struct Connections {
   private var wanted: Set<PeerAddress> = [] { didSet { revision &+= 1 } }
   /// Another number than before if other peers are wanted.
   private(set) var revision: UInt64 = 0
-  /// The controller's attempt; nil also in `creating`, if it ended before the command was answered.
-  private var attempt: Attempt?
-  /// The peers on the Filter Accept List.
-  private var listed: [PeerAddress] = []
-  /// The controller has refused a change of the list, or has not answered.
-  private var isListUnknown = false
-  /// Until then attempts have one peer each.
-  private var listPause: Instant?
-  /// An event has ended the last attempt with the list without a link.
-  private var hasListFailed = false
+  var list = AcceptList()
   /// Requests that have ended without a link, for `nextFailure`.
   private var failures = Deque<(RequestID, HostFailure)>()
-  private(set) var isSuspended = false
+  var isSuspended = false
+  var cause: UInt64 = 0
   /// Commands without an answer yet.
   private var commands = 0
-  /// The controller has not reported the end of a cancelled attempt.
-  private var isEndPending = false
+  /// A cancelled attempt whose end the controller has not reported in time.
+  private var overdue: Attempt?
   private let tag: UInt32
   var usesExtendedCommands = false
   var ownAddressType = OwnAddressType.public
-  /// Usable entries of the Filter Accept List; below 2 it is not used.
-  var acceptListSize = 0
 
   init(tag: UInt32) { self.tag = tag }
 
@@ -145,21 +174,21 @@ struct Connections {
     for (peer, air) in zip(request.peers, request.onAir) {
       targets.append(Target(request: request.id, peer: peer, air: air))
     }
-    unblock(&hci, now)
+    seize(&hci, now)
     return true
   }
 
   /// True when `id` was waiting or in progress: it has ended, and the caller reports its one completion.
   mutating func cancel(_ id: RequestID, hci: inout HCILayer, now: Instant) -> Bool {
     guard take(id) != nil else { return false }
-    step(&hci, now)
+    go(&hci, now)
     return true
   }
 
   /// There is a link with this peer: requests to connect to it end with `.busy`.
   mutating func failRequests(for peer: PeerAddress, hci: inout HCILayer, now: Instant) {
     fail(.busy) { $0.peers.contains(peer) }
-    step(&hci, now)
+    go(&hci, now)
   }
 
   var wantsAnybody: Bool { !wanted.isEmpty }
@@ -168,19 +197,13 @@ struct Connections {
   mutating func use(_ air: PeerAddress, for peer: PeerAddress, hci: inout HCILayer, now: Instant) {
     guard wanted.contains(peer) else { return }
     for index in targets.indices where targets[index].peer == peer { targets[index].air = air }
-    step(&hci, now)
+    go(&hci, now)
   }
 
-  /// Stops initiating until `resume`; requests wait. `isQuiet` is true once it has stopped.
-  mutating func suspend(hci: inout HCILayer, now: Instant) {
-    isSuspended = true
-    step(&hci, now)
+  mutating func suspensionChanged(hci: inout HCILayer, now: Instant) -> Never? {
+    if isSuspended { go(&hci, now) } else { seize(&hci, now) }
+    return nil
   }
-  mutating func resume(hci: inout HCILayer, now: Instant) {
-    isSuspended = false
-    unblock(&hci, now)
-  }
-  /// Nothing initiates, and no command is in flight.
   var isQuiet: Bool {
     switch phase {
     case .idle, .blocked: commands == 0
@@ -189,10 +212,53 @@ struct Connections {
   }
 
   /// A link has gone down: there may be room for another.
-  mutating func disconnected(hci: inout HCILayer, now: Instant) { unblock(&hci, now) }
+  mutating func disconnected(hci: inout HCILayer, now: Instant) { seize(&hci, now) }
 
   /// Requests that ended without a link, one at a time. Call it after every other call.
   mutating func nextFailure() -> (RequestID, HostFailure)? { failures.popFirst() }
+
+  // MARK: Transitions
+
+  /// Every transition; nil: the event leaves the phase as it is. After a move without a command the machine goes on.
+  static func move(from phase: Phase, on event: Event, now: Instant) -> Move<Phase, Command>? {
+    switch (phase, event) {
+    case (.idle, .needsChange(let change)): Move(.listing(change), .change(change))
+    case (.listing, .accepted), (.listing, .refused): Move(.idle)
+    case (.idle, .needs(let attempt)): Move(.creating(attempt), .create(attempt))
+
+    case (.creating(let attempt, isOver: false), .accepted): Move(.initiating(attempt, since: now))
+    case (.creating(let attempt, isOver: true), .accepted), (.creating(let attempt, _), .refused(.noAnswer)):
+      Move(.cancelling(attempt, deadline: now + cancelTimeout), .cancel)
+    // The attempt is repeated later, or when the other one ends.
+    case (.creating(let attempt, _), .refused(.isBusy)): Move(.cancelling(attempt, deadline: now + cancelTimeout))
+    case (.creating, .refused(.hasNoRoom)): Move(.blocked(until: now + turn))
+    case (.creating, .refused(.final)): Move(.idle)
+    // It may come from an earlier attempt: the answer to the command decides.
+    case (.creating(let attempt, _), .linkUp(isAttempted: true)), (.creating(let attempt, _), .failed):
+      Move(.creating(attempt, isOver: true))
+
+    case (.initiating, .linkUp(isAttempted: true)), (.initiating, .failed(hasNoRoom: false)): Move(.idle)
+    case (.initiating, .failed(hasNoRoom: true)): Move(.blocked(until: now + turn))
+    case (.initiating(let attempt, _), .superseded):
+      Move(.cancelling(attempt, deadline: now + cancelTimeout), .cancel)
+
+    case (.cancelling, .linkUp), (.cancelling, .failed), (.cancelling, .cancelled), (.cancelling, .timeOver):
+      Move(.idle)
+    case (.blocked, .chance), (.blocked, .needsNothing), (.blocked, .timeOver): Move(.idle)
+
+    case (.idle, _), (.listing, _), (.creating, _), (.initiating, _), (.cancelling, _), (.blocked, _): nil
+    }
+  }
+  private mutating func take(_ event: Event, _ hci: inout HCILayer, _ now: Instant) {
+    guard let move = Self.move(from: phase, on: event, now: now) else { return }
+    phase = move.phase
+    switch move.command {
+    case .change(let change): send(change, &hci, now)
+    case .create(let attempt): create(attempt, &hci, now)
+    case .cancel: send(LECreateConnectionCancel(), &hci, now)
+    case nil: break
+    }
+  }
 
   // MARK: Planning
 
@@ -202,40 +268,32 @@ struct Connections {
     else {
       return nil
     }
-    let usesList = targets.count > 1 && acceptListSize > 1 && listPause == nil
-    let peers = targets.prefix(usesList ? acceptListSize : 1).map { $0.air }
-    return Attempt(peers: peers, usesList: usesList, parameters: request.parameters)
+    let places = targets.count > 1 ? list.places : nil
+    let peers = targets.prefix(places ?? 1).map { $0.air }
+    return Attempt(peers: peers, usesList: places != nil, parameters: request.parameters)
   }
-  private mutating func unblock(_ hci: inout HCILayer, _ now: Instant) {
-    if case .blocked = phase { phase = .idle }
-    step(&hci, now)
+  /// Goes on, also if the controller had no room.
+  private mutating func seize(_ hci: inout HCILayer, _ now: Instant) {
+    take(.chance, &hci, now)
+    go(&hci, now)
   }
   /// Sends the next command, in a phase that awaits neither an answer nor an event.
-  private mutating func step(_ hci: inout HCILayer, _ now: Instant) {
+  private mutating func go(_ hci: inout HCILayer, _ now: Instant) {
     switch phase {
     case .idle:
       guard let plan else { return }
       let cause = hci.cause
       hci.cause = requests.first { $0.id == targets.first?.request }?.cause ?? 0
       defer { hci.cause = cause }
-      if plan.usesList, let change = change(to: plan.peers) {
-        send(change, &hci, now)
-        phase = .listing(change)
+      if plan.usesList, let change = list.change(to: plan.peers) {
+        take(.needsChange(change), &hci, now)
       } else {
-        create(plan, &hci, now)
-        attempt = plan
-        phase = .creating
+        take(.needs(plan), &hci, now)
       }
-    case .initiating where attempt == nil || attempt != plan: sendCancel(&hci, now)
-    case .blocked where targets.isEmpty: phase = .idle
-    case .listing, .creating, .initiating, .cancelling, .blocked: break
+    case .initiating(let attempt, _): if plan != attempt { take(.superseded, &hci, now) }
+    case .blocked: if targets.isEmpty { take(.needsNothing, &hci, now) }
+    case .listing, .creating, .cancelling: break
     }
-  }
-  /// The next change of the list on the way to `peers`.
-  private func change(to peers: [PeerAddress]) -> Change? {
-    if isListUnknown { return .clear }
-    if let peer = listed.first(where: { !peers.contains($0) }) { return .remove(peer) }
-    return peers.first { !listed.contains($0) }.map { .add($0) }
   }
 
   /// Removes a request and its targets.
@@ -258,69 +316,56 @@ struct Connections {
   /// A command with our tag has ended.
   mutating func answered(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) {
     commands = max(0, commands - 1)
-    switch (phase, outcome.opcode) {
     // The event of the attempt decides, or its absence: even a refusal (0x0C) can mean that a link is about to come up.
-    case (_, LECreateConnectionCancel.opcode): return
-    case (.listing(let change), _):
-      phase = .idle
-      learn(change, outcome.status, now)
-    case (.creating, _): created(outcome, &hci, now)
-    case (.idle, _), (.initiating, _), (.cancelling, _), (.blocked, _): return
+    if outcome.opcode == LECreateConnectionCancel.opcode { return }
+    switch phase {
+    case .listing(let change):
+      if !list.learn(change, outcome.status) { pauseList(for: min(targets.count, list.size), now) }
+      take(outcome.status == .success ? .accepted : .refused(.final), &hci, now)
+    case .creating(let attempt, let isOver): created(isOver ? nil : attempt, outcome, &hci, now)
+    case .idle, .initiating, .cancelling, .blocked: return
     }
-    step(&hci, now)
-  }
-  private mutating func learn(_ change: Change, _ status: HCIStatus, _ now: Instant) {
-    switch change {
-    case .clear where status == .success:
-      listed = []
-      isListUnknown = false
-    case .add(let peer) where status == .success: listed.append(peer)
-    case .remove(let peer) where status == .success: listed.removeAll { $0 == peer }
-    // The list holds fewer entries than reported.
-    case .add where status == .memoryCapacityExceeded: acceptListSize = listed.count
-    case .clear, .add, .remove:
-      isListUnknown = true
-      pauseList(for: min(targets.count, acceptListSize), now)
-    }
+    go(&hci, now)
   }
   /// Attempts have one peer each until the next `count` peers have had their turns.
   private mutating func pauseList(for count: Int, _ now: Instant) {
-    listPause = now + Self.turn * max(count, 1)
-    hasListFailed = false
+    list.pause(until: now + Self.turn * max(count, 1))
   }
-  private mutating func created(_ outcome: CommandOutcome, _ hci: inout HCILayer, _ now: Instant) {
+  /// `attempt`: nil if an event has ended it.
+  private mutating func created(
+    _ attempt: Attempt?, _ outcome: CommandOutcome, _ hci: inout HCILayer, _ now: Instant
+  ) {
     if outcome.status == .success {
       for target in targets where attempt?.peers.contains(target.air) == true {
         for index in requests.indices where requests[index].id == target.request { requests[index].hasBeenTried = true }
       }
-      phase = .initiating(since: now)
-    } else if outcome.status == .commandDisallowed, isEndPending {
-      // The controller continues the cancelled attempt. Repeat later, or when that one ends.
-      phase = .cancelling(deadline: now + Self.cancelTimeout)
-    } else {
-      phase = .idle
-      hasListFailed = true
-      failed(outcome.status, outcome.failure(of: .connect), now)
-      // The controller may have received it nevertheless.
-      if outcome.timedOut { sendCancel(&hci, now) }
+      return take(.accepted, &hci, now)
     }
+    if outcome.status == .commandDisallowed, overdue != nil { return take(.refused(.isBusy), &hci, now) }
+    _ = list.failed()
+    var hasNoRoom = false
+    if let attempt { hasNoRoom = failed(attempt, outcome.status, outcome.failure(of: .connect), now) }
+    take(.refused(outcome.timedOut ? .noAnswer : hasNoRoom ? .hasNoRoom : .final), &hci, now)
   }
-  /// The attempt has failed: fails the requests that it concerns.
-  private mutating func failed(_ status: HCIStatus, _ failure: HostFailure, _ now: Instant) {
-    guard let attempt else { return }
-    self.attempt = nil
+  /// The attempt has failed: fails the requests that it concerns. Returns whether the others wait because the
+  /// controller has no room for a link.
+  private mutating func failed(
+    _ attempt: Attempt, _ status: HCIStatus, _ failure: HostFailure, _ now: Instant
+  ) -> Bool {
     if status == .connectionLimitExceeded || status == .limitedResources {
-      // Requests made since the last attempt fail instead of waiting for a link to go down; the others wait.
+      // Requests made since the last attempt fail instead of waiting for a link to go down.
       fail(.connectionLimitReached) { !$0.hasBeenTried }
-      if !targets.isEmpty, case .idle = phase { phase = .blocked(until: now + Self.turn) }
-    } else if attempt.usesList {
-      if hasListFailed { pauseList(for: attempt.peers.count, now) } else { hasListFailed = true }
+      return !targets.isEmpty
+    }
+    if attempt.usesList {
+      if list.failed() { pauseList(for: attempt.peers.count, now) }
     } else if let index = targets.firstIndex(where: { attempt.peers.contains($0.air) }) {
       let target = targets.remove(at: index), request = target.request
       wanted.remove(target.peer)
-      if targets.contains(where: { $0.request == request }) { return }
+      if targets.contains(where: { $0.request == request }) { return false }
       fail(status == .connectionAlreadyExists ? .busy : failure) { $0.id == request }
     }
+    return false
   }
 
   /// A Connection Complete event of any kind.
@@ -330,35 +375,30 @@ struct Connections {
     if status == .success { return role == .peripheral ? .linkUp(nil) : linkUp(peer, &hci, now) }
     // Legacy directed advertising has ended: Vol 4, Part E, §7.7.65.1. Not this machine's concern.
     if status == .advertisingTimeout { return .nothing }
-    isEndPending = false
-    // The end of a cancelled attempt: this one, or the late event of an earlier one.
-    let isCancelled = status == .unknownConnectionIdentifier
-    switch phase {
-    case .cancelling: phase = .idle
-    case .creating where !isCancelled: failed(status, .refused(.connect, status), now)
-    case .initiating where !isCancelled:
-      phase = .idle
-      failed(status, .refused(.connect, status), now)
-    case .idle, .listing, .creating, .initiating, .blocked: break
+    overdue = nil
+    if status == .unknownConnectionIdentifier {
+      take(.cancelled, &hci, now)
+    } else {
+      var hasNoRoom = false
+      switch phase {
+      case .creating(let attempt, isOver: false), .initiating(let attempt, _):
+        hasNoRoom = failed(attempt, status, .refused(.connect, status), now)
+      case .idle, .listing, .creating, .cancelling, .blocked: break
+      }
+      take(.failed(hasNoRoom: hasNoRoom), &hci, now)
     }
-    step(&hci, now)
+    go(&hci, now)
     return .nothing
   }
   private mutating func linkUp(_ peer: PeerAddress, _ hci: inout HCILayer, _ now: Instant) -> Verdict {
-    isEndPending = false
-    hasListFailed = false
-    let attempted = attempt
+    let attempted = phase.attempt ?? overdue
+    overdue = nil
+    list.succeeded()
     let target = targets.first { $0.air.isSame(as: peer) || $0.peer.isSame(as: peer) }
     let isAttempted = attempted?.peers.contains { $0.isSame(as: peer) || $0 == target?.air } ?? false
-    switch phase {
-    case .cancelling: phase = .idle
-    case .initiating where isAttempted: phase = .idle
-    // It may come from an earlier attempt: the answer to the command decides.
-    case .creating where isAttempted: attempt = nil
-    case .idle, .listing, .creating, .initiating, .blocked: break
-    }
+    take(.linkUp(isAttempted: isAttempted), &hci, now)
     let request = target.flatMap { take($0.request) }
-    step(&hci, now)
+    go(&hci, now)
     guard let request else { return .unwanted }
     return .linkUp(request.id, parameters: attempted?.parameters == request.parameters ? nil : request.parameters)
   }
@@ -366,32 +406,32 @@ struct Connections {
 
   /// When the turn ends.
   private var turnEnd: Instant? {
-    guard case .initiating(let since) = phase, let attempt, targets.count > attempt.peers.count else { return nil }
+    guard case .initiating(let attempt, let since) = phase, targets.count > attempt.peers.count else { return nil }
     return since + Self.turn
   }
   var deadline: Instant? {
-    let earliest = Instant?.earliest(.earliest(turnEnd, listPause), requestDeadline)
+    let earliest = Instant?.earliest(.earliest(turnEnd, list.pause), requestDeadline)
     switch phase {
-    case .cancelling(let deadline), .blocked(let deadline): return .earliest(earliest, deadline)
+    case .cancelling(_, let deadline), .blocked(let deadline): return .earliest(earliest, deadline)
     case .idle, .listing, .creating, .initiating: return earliest
     }
   }
   mutating func expire(hci: inout HCILayer, now: Instant) {
     fail(.timedOut) { $0.deadline.map { $0 <= now } ?? false }
-    if let pause = listPause, pause <= now { listPause = nil }
+    list.expire(now: now)
     switch phase {
-    case .cancelling(let deadline) where deadline <= now:
-      phase = .idle
-      isEndPending = true
-    case .blocked(let deadline) where deadline <= now: phase = .idle
-    case .idle, .listing, .creating, .initiating, .cancelling, .blocked: break
-    }
-    if let turnEnd, turnEnd <= now, let attempt {
+    case .cancelling(let attempt, let deadline) where deadline <= now:
+      overdue = attempt
+      take(.timeOver, &hci, now)
+    case .blocked(let deadline) where deadline <= now: take(.timeOver, &hci, now)
+    case .initiating(let attempt, _):
+      guard let turnEnd, turnEnd <= now else { break }
       let first = targets.prefix(attempt.peers.count)
       targets.removeFirst(first.count)
       targets.append(contentsOf: first)
+    case .idle, .listing, .creating, .cancelling, .blocked: break
     }
-    step(&hci, now)
+    go(&hci, now)
   }
 
   // MARK: Commands
@@ -410,10 +450,6 @@ struct Connections {
       let command = LERemoveDeviceFromFilterAcceptList.with { ($0.addressType, $0.address) = (peer.type, peer.address) }
       send(command, &hci, now)
     }
-  }
-  private mutating func sendCancel(_ hci: inout HCILayer, _ now: Instant) {
-    send(LECreateConnectionCancel(), &hci, now)
-    phase = .cancelling(deadline: now + Self.cancelTimeout)
   }
   private mutating func create(_ attempt: Attempt, _ hci: inout HCILayer, _ now: Instant) {
     // A controller that uses the list ignores this; one that ignores the list instead still gets a peer.

@@ -60,7 +60,7 @@ extension HostCore {
     advertiser.prepare(info)
     scanner.usesExtendedCommands = info.usesExtendedCommands
     connections.usesExtendedCommands = info.usesExtendedCommands
-    connections.acceptListSize = info.filterAcceptListSize
+    connections.list.size = info.filterAcceptListSize
     privacy.start(listSize: info.resolvingListSize, now: now)
     let isRandom = info.needsRandomAddress
     identityAddress = PeerAddress(

@@ -26,26 +26,34 @@ extension ControllerScan {
 /// **Function**: `want` states the target; each command's outcome is one step towards it. At most one command is in
 /// flight, so a stop during a start waits for the start to end. `.started` reports that the controller scans as wanted.
 /// Legacy or extended commands, never both (Vol 4, Part E, §3.1.1); parameters can be set only while scanning is off
-/// (§7.8.10, §7.8.64). Suspended, it turns off and reports nothing; it keeps the target for `resume`.
+/// (§7.8.10, §7.8.64).
 ///
-/// **Phases**: off → settingParameters → enabling → on → disabling → off.
-struct Scanner {
+/// **Phases**: `move` has all transitions.
+struct Scanner: Suspendable {
   enum Outcome: BitwiseCopyable, Equatable {
     case started
     case failed(HCIStatus)
   }
-  enum Phase: BitwiseCopyable {
+  enum Phase: BitwiseCopyable, Equatable {
     case off
     case settingParameters(ControllerScan)
     case enabling(ControllerScan)
     case on(ControllerScan)
     case disabling
   }
+  /// The scan in an event is the goal; nil: do not scan.
+  enum Event: BitwiseCopyable {
+    /// No command is in flight.
+    case go(ControllerScan?)
+    case accepted(ControllerScan?)
+    case refused
+  }
+  enum Command: BitwiseCopyable { case setParameters(ControllerScan), enable(ControllerScan), disable }
+
   private(set) var phase = Phase.off
   private var wanted: ControllerScan?
-  private var isSuspended = false
-  /// `HCILayer.cause` of the last call that changed what is wanted.
-  private var cause: UInt64 = 0
+  var isSuspended = false
+  var cause: UInt64 = 0
   private let tag: UInt32
   var joiner = ReportJoiner()
   var usesExtendedCommands = false
@@ -53,8 +61,38 @@ struct Scanner {
 
   init(tag: UInt32) { self.tag = tag }
 
-  /// Scanning is off, and no command is in flight.
-  var isQuiet: Bool { if case .off = phase { true } else { false } }
+  /// The state to bring the controller to.
+  private var goal: ControllerScan? { isSuspended ? nil : wanted }
+  var isQuiet: Bool { phase == .off }
+
+  /// Every transition; nil: the event leaves the phase as it is. After a move without a command the scanner goes on.
+  static func move(from phase: Phase, on event: Event) -> Move<Phase, Command>? {
+    switch (phase, event) {
+    case (.off, .go(let goal?)): Move(.settingParameters(goal), .setParameters(goal))
+    case (.settingParameters(let scan), .accepted(let goal)) where scan == goal: Move(.enabling(scan), .enable(scan))
+    case (.settingParameters, .accepted), (.settingParameters, .refused): Move(.off)
+    case (.enabling(let scan), .accepted): Move(.on(scan))
+    case (.enabling, .refused): Move(.off)
+    case (.on(let scan), .go(let goal)) where scan != goal: Move(.disabling, .disable)
+    // Regardless of the status: nothing else can stop scanning.
+    case (.disabling, .accepted), (.disabling, .refused): Move(.off)
+    case (.off, _), (.settingParameters, .go), (.enabling, .go), (.on, _), (.disabling, .go): nil
+    }
+  }
+  /// Returns whether the event has led to another phase, and no command is in flight.
+  private mutating func take(_ event: Event, _ hci: inout HCILayer, _ now: Instant) -> Bool {
+    guard let move = Self.move(from: phase, on: event) else { return false }
+    phase = move.phase
+    switch move.command {
+    case .setParameters(let scan):
+      joiner.removeAll()
+      sendParameters(scan, &hci, now)
+    case .enable(let scan): sendEnable(scan, &hci, now)
+    case .disable: sendEnable(nil, &hci, now)
+    case nil: return true
+    }
+    return false
+  }
 
   /// The controller has been reset.
   mutating func reset() {
@@ -67,63 +105,30 @@ struct Scanner {
   mutating func want(_ scan: ControllerScan?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = scan
     cause = hci.cause
-    return step(&hci, now)
+    return go(&hci, now)
   }
-  /// Turns scanning off for an operation that a controller refuses while it is on: setting its random address (Vol 4,
-  /// Part E, §7.8.4).
-  mutating func suspend(hci: inout HCILayer, now: Instant) {
-    isSuspended = true
-    cause = hci.cause
-    _ = step(&hci, now)
-  }
-  mutating func resume(hci: inout HCILayer, now: Instant) {
-    isSuspended = false
-    hci.cause = cause
-    _ = step(&hci, now)
-  }
-
-  /// Continues from a phase without a command in flight.
-  private mutating func step(_ hci: inout HCILayer, _ now: Instant) -> Outcome? {
-    switch phase {
-    case .off:
-      guard let wanted, !isSuspended else { return nil }
-      joiner.removeAll()
-      sendParameters(wanted, &hci, now)
-      phase = .settingParameters(wanted)
-    case .on(let scan):
-      if scan == wanted, !isSuspended { return .started }
-      sendEnable(nil, &hci, now)
-      phase = .disabling
-    case .settingParameters, .enabling, .disabling: break
-    }
+  mutating func suspensionChanged(hci: inout HCILayer, now: Instant) -> Outcome? { go(&hci, now) }
+  private mutating func go(_ hci: inout HCILayer, _ now: Instant) -> Outcome? {
+    if case .on(let scan) = phase, scan == goal { return .started }
+    _ = take(.go(goal), &hci, now)
     return nil
   }
 
   /// A command with our tag has ended.
   mutating func completed(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) -> Outcome? {
-    let isAccepted = outcome.status == .success
     hci.cause = cause
-    switch phase {
-    case .off, .on: return nil
-    case .settingParameters(let scan), .enabling(let scan):
-      if !isAccepted, wanted == scan {
-        wanted = nil
-        phase = .off
-        return .failed(outcome.status)
+    if outcome.status == .success { return take(.accepted(goal), &hci, now) ? go(&hci, now) : nil }
+    let refused: ControllerScan? =
+      switch phase {
+      case .settingParameters(let scan), .enabling(let scan): scan
+      case .off, .on, .disabling: nil
       }
-      if case .enabling = phase {
-        phase = isAccepted ? .on(scan) : .off
-      } else if isAccepted, wanted == scan, !isSuspended {
-        sendEnable(scan, &hci, now)
-        phase = .enabling(scan)
-        return nil
-      } else {
-        phase = .off
-      }
-    // Regardless of the status: nothing else can stop scanning.
-    case .disabling: phase = .off
+    guard take(.refused, &hci, now) else { return nil }
+    if let refused, refused == wanted {
+      wanted = nil
+      return .failed(outcome.status)
     }
-    return step(&hci, now)
+    return go(&hci, now)
   }
 
   private func sendParameters(_ scan: ControllerScan, _ hci: inout HCILayer, _ now: Instant) {

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A machine's phase table of `Fixtures/Machines`, without the paths that lead to each phase: which inputs lead from
-/// which phase to which other one.
+/// A machine's table of `Fixtures/Transitions` or `Fixtures/Machines`, without the paths that lead to each phase: which
+/// inputs lead from which phase to which other one.
 struct PhaseTable {
   struct Move: Equatable {
     var from: String

@@ -231,9 +231,9 @@ private let invalid = ScanParameters(
 private func phaseOfTheAdvertiser(_ core: borrowing HostCore) -> String {
   let phases = core.advertiser.sets.map { set in
     switch set.phase {
-    case .setting(let step, .request): "setting \(name(step))"
-    case .setting(let step, let cause): "setting \(name(step)), \(cause)"
-    case .changing(let step): "changing \(name(step))"
+    case .setting(let step, _, .request): "setting \(name(step))"
+    case .setting(let step, _, let cause): "setting \(name(step)), \(cause)"
+    case .changing(let step, _): "changing \(name(step))"
     case let phase: name(phase)
     }
   }
