@@ -337,8 +337,10 @@ struct AdvertisingSet: Suspendable {
 
   /// A command with our tag has ended.
   mutating func completed(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) -> Outcome? {
+    hci.withCause(cause) { advance(outcome, &$0, now) }
+  }
+  private mutating func advance(_ outcome: CommandOutcome, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     let isAccepted = outcome.status == .success
-    hci.cause = cause
     if !isAccepted { contents.forget(outcome.opcode) }
     switch phase {
     case .off, .on, .blocked: return nil

@@ -282,13 +282,12 @@ struct Connections: Suspendable {
     switch phase {
     case .idle:
       guard let plan else { return }
-      let cause = hci.cause
-      hci.cause = requests.first { $0.id == targets.first?.request }?.cause ?? 0
-      defer { hci.cause = cause }
-      if plan.usesList, let change = list.change(to: plan.peers) {
-        take(.needsChange(change), &hci, now)
-      } else {
-        take(.needs(plan), &hci, now)
+      hci.withCause(requests.first { $0.id == targets.first?.request }?.cause ?? 0) { hci in
+        if plan.usesList, let change = list.change(to: plan.peers) {
+          take(.needsChange(change), &hci, now)
+        } else {
+          take(.needs(plan), &hci, now)
+        }
       }
     case .initiating(let attempt, _): if plan != attempt { take(.superseded, &hci, now) }
     case .blocked: if targets.isEmpty { take(.needsNothing, &hci, now) }

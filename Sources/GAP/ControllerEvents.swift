@@ -68,7 +68,7 @@ extension HostCore {
     use(privacy.makeAddress(not: info.address).map { PeerAddress($0, .random) } ?? identityAddress)
     guard ownAddress.isRandom else { return run() }
     let command = LESetRandomAddress.with { $0.randomAddress = ownAddress.address }
-    hci.send(command, tag: Sender.address.tag, mayBeRefused: false, now: now)
+    hci.withCause(hci.startCause) { $0.send(command, tag: Sender.address.tag, mayBeRefused: false, now: now) }
     phase = .settingAddress
   }
   private mutating func run() {

@@ -119,7 +119,6 @@ public struct HostCore: ~Copyable {
     }
     handle(hci.receive(packet, now: now), in: packet, now)
     drain(now)
-    hci.cause = 0
     return true
   }
   /// Reads a link; nil if there is none with this id.
@@ -256,13 +255,14 @@ public struct HostCore: ~Copyable {
 
   // MARK: Causes
 
-  /// What causes the commands that the next call queues, as the driver numbers it; 0: nothing that the driver names.
-  /// A driver that names causes sets it before a call, and to 0 after it. Decision 0057.
-  public var cause: UInt64 {
-    get { hci.cause }
-    set { hci.cause = newValue }
+  /// The commands that the calls in `body` lead to have this cause, a number of the driver. Other commands have 0.
+  /// Decision 0057.
+  public mutating func withCause<Result>(_ cause: UInt64, _ body: (inout HostCore) -> Result) -> Result {
+    let present = hci.exchangeCause(cause)
+    defer { _ = hci.exchangeCause(present) }
+    return body(&self)
   }
-  /// The `cause` of the command that `nextPacket` wrote last: that of the call for which GAP queued it, also if it
+  /// The cause of the command that `nextPacket` wrote last: that of the call for which GAP queued it, also if it
   /// waited for answers to others.
   public var causeOfLastCommand: UInt64 { hci.causeOfLastCommand }
   /// The link with this handle, and the request of its client that awaits a response: nil for the client's own.
@@ -277,16 +277,12 @@ public struct HostCore: ~Copyable {
 
   /// Drains the layers, so that commands that ended without an answer report it before the call that led to it returns.
   mutating func drain(_ now: Instant) {
-    // A machine that continues sets the cause of its own commands.
-    let cause = hci.cause
-    defer { hci.cause = cause }
     repeat {
       while true {
         let indication = hci.expire(now: now)
         if case .nothing = indication { break }
         handle(indication, in: Span(), now)
       }
-      hci.cause = cause
       reportAdvertising()
     } while changePrivacy(now)
   }

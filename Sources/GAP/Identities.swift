@@ -129,10 +129,11 @@ extension HostCore {
     case .idle:
       if privacy.next() == nil { return false }
       privacy.phase = .quieting
-      hci.cause = privacy.cause
-      scanner.suspend(hci: &hci, now: now)
-      advertiser.suspend(hci: &hci, now: now)
-      connections.suspend(hci: &hci, now: now)
+      hci.withCause(privacy.cause) { hci in
+        scanner.suspend(hci: &hci, now: now)
+        advertiser.suspend(hci: &hci, now: now)
+        connections.suspend(hci: &hci, now: now)
+      }
       return true
     case .quieting:
       guard scanner.isQuiet, advertiser.isQuiet, connections.isQuiet else { return false }

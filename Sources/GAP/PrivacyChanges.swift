@@ -140,7 +140,9 @@ struct Privacy {
   }
   mutating func send(_ change: Change, _ hci: inout HCILayer, _ now: Instant) {
     phase = .changing(change)
-    hci.cause = cause
+    hci.withCause(cause) { send(command: change, &$0, now) }
+  }
+  private func send(command change: Change, _ hci: inout HCILayer, _ now: Instant) {
     switch change {
     case .address(let address):
       let command = LESetRandomAddress.with { $0.randomAddress = address }

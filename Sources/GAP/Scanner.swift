@@ -116,7 +116,9 @@ struct Scanner: Suspendable {
 
   /// A command with our tag has ended.
   mutating func completed(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) -> Outcome? {
-    hci.cause = cause
+    hci.withCause(cause) { advance(outcome, &$0, now) }
+  }
+  private mutating func advance(_ outcome: CommandOutcome, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     if outcome.status == .success { return take(.accepted(goal), &hci, now) ? go(&hci, now) : nil }
     let refused: ControllerScan? =
       switch phase {

@@ -25,8 +25,7 @@ extension Suspendable {
   }
   @discardableResult mutating func resume(hci: inout HCILayer, now: Instant) -> Outcome? {
     isSuspended = false
-    hci.cause = cause
-    return suspensionChanged(hci: &hci, now: now)
+    return hci.withCause(cause) { suspensionChanged(hci: &$0, now: now) }
   }
 }
 

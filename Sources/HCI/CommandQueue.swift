@@ -63,7 +63,7 @@ public struct CommandQueue: ~Copyable {
   /// The number of commands that may be sent now.
   public private(set) var credit = 1
   /// What causes the commands that are appended now, for the owner's records; 0: nothing that the owner names.
-  public var cause: UInt64 = 0
+  public internal(set) var cause: UInt64 = 0
   /// The `cause` of the command that `next` wrote last.
   public private(set) var causeOfLast: UInt64 = 0
 

@@ -63,7 +63,7 @@ public struct HCILayer: ~Copyable {
   /// The progress of the start, while starting. Not inside `Phase`, which every packet reads and would copy.
   private var sequence = ControllerStart(prefersExtendedCommands: true)
   /// The `cause` of the start, and so of all its commands.
-  private var startCause: UInt64 = 0
+  public private(set) var startCause: UInt64 = 0
   /// The deadline of the start, while starting.
   private var startDeadline = Instant.zero
   @usableFromInline var queue: CommandQueue
@@ -102,9 +102,19 @@ public struct HCILayer: ~Copyable {
   // MARK: Commands
 
   /// What causes the commands that are sent now, for the owner's records: see `CommandQueue.cause`.
-  @inlinable public var cause: UInt64 {
-    get { queue.cause }
-    set { queue.cause = newValue }
+  @inlinable public var cause: UInt64 { queue.cause }
+  /// The commands that `body` sends have this cause; later ones have the present one again.
+  public mutating func withCause<Result, Failure: Error>(
+    _ cause: UInt64, _ body: (inout HCILayer) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    let present = exchangeCause(cause)
+    defer { _ = exchangeCause(present) }
+    return try body(&self)
+  }
+  /// For an owner's `withCause`, whose `body` changes the owner. Returns the present cause, to be set again.
+  package mutating func exchangeCause(_ cause: UInt64) -> UInt64 {
+    defer { queue.cause = cause }
+    return queue.cause
   }
   /// The `cause` of the command that `nextCommand` wrote last.
   @inlinable public var causeOfLastCommand: UInt64 { queue.causeOfLast }
@@ -241,9 +251,10 @@ public struct HCILayer: ~Copyable {
       }
       return .command(outcome)
     }
-    cause = startCause
     do throws(StartFailure) {
-      try sequence.advance(outcome, in: packet, into: &queue, now: now)
+      try withCause(startCause) { hci throws(StartFailure) in
+        try hci.sequence.advance(outcome, in: packet, into: &hci.queue, now: now)
+      }
     } catch {
       phase = .failed
       return .startFailed(error)

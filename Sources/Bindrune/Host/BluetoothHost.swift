@@ -364,9 +364,7 @@ public actor BluetoothHost {
     let result: Result
     if let calls {
       let isOutermost = call.map { calls.enter($0) } ?? false
-      core.cause = calls.current
-      result = change(&core, now)
-      core.cause = 0
+      result = core.withCause(calls.current) { change(&$0, now) }
       calls.leave(isOutermost)
     } else {
       result = change(&core, now)
