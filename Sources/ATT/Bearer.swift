@@ -11,6 +11,15 @@ public struct BearerConfiguration: BitwiseCopyable, Sendable {
   @inlinable public init() {}
 }
 
+/// What carries a bearer, and so where its ATT_MTU comes from. Vol 3, Part F, §3.2.11.
+public enum BearerKind: BitwiseCopyable, Sendable {
+  /// The fixed channel 0x0004: 23 octets, and one exchange. Vol 3, Part F, §3.2.8, §3.4.2.1; Vol 3, Part G, §5.2.1.
+  case unenhanced
+  /// A channel of its own, whose MTUs are the bearer's: the lesser of the two, at least 64 (a lesser one counts as 64).
+  /// No exchange: Vol 3, Part G, §4.2, §5.3.1.
+  case enhanced(mtu: Int)
+}
+
 /// What a bearer reports to the layers above.
 public enum BearerEffect: Sendable {
   /// An MTU exchange has ended, ours or the peer's; this is the ATT_MTU in force now. Ours may have changed nothing,
@@ -51,6 +60,8 @@ public enum ATTViolation: Sendable {
   case requestDropped(ATTOpcode)
   /// An indication before our confirmation of the last one has been sent. Dropped: Vol 3, Part F, §3.4.7.2.
   case indicationBeforeConfirmation(AttributeHandle)
+  /// An Exchange MTU Request on an enhanced bearer. It gets Request Not Supported (0x06): Vol 3, Part G, §4.2.
+  case mtuExchangeUnsupported
   /// A second Exchange MTU Request. Answered, without effect: Vol 3, Part F, §3.4.2.1.
   case repeatedMTUExchange
   /// An Rx MTU below 23. The bearer uses 23: Vol 3, Part F, §3.2.8.
@@ -61,8 +72,8 @@ public enum ATTViolation: Sendable {
 }
 
 /// # Bearer
-/// **Overview**: one bearer of the Attribute Protocol (Vol 3, Part F, §3.2.11): the fixed channel 0x0004 of a link,
-/// later an enhanced bearer too. Both ends of a link are client and server at once, so this type joins four parts:
+/// **Overview**: one bearer of the Attribute Protocol (Vol 3, Part F, §3.2.11): the fixed channel 0x0004 of a link, or
+/// an enhanced bearer (`BearerKind`). Both ends of a link are client and server at once, so this type joins four parts:
 /// `ServerBearer` (requests in, indications out), `ClientBearer` (requests out, indications in), the
 /// `NotificationQueue`, and the ATT_MTU that they share.
 ///
@@ -82,6 +93,8 @@ public enum ATTViolation: Sendable {
 public struct Bearer: ~Copyable {
   /// The minimum ATT_MTU, and the one in force before an exchange: Vol 3, Part F, §3.2.8; Vol 3, Part G, §5.2.1.
   public static var defaultMTU: Int { 23 }
+  /// The minimum ATT_MTU of an enhanced bearer: Vol 3, Part G, §5.3.1.
+  public static var leastEnhancedMTU: Int { 64 }
   /// The greatest useful ATT_MTU: a value of 512 octets, and five for the longest header.
   @inlinable public static var largestMTU: Int { 517 }
   /// A transaction that takes longer ends the bearer: Vol 3, Part F, §3.3.3.
@@ -101,8 +114,10 @@ public struct Bearer: ~Copyable {
   }
 
   public let id: BearerID
+  public let kind: BearerKind
   /// The ATT_MTU in force.
-  public private(set) var mtu = Bearer.defaultMTU
+  public private(set) var mtu: Int
+  /// What an exchange offers; `mtu` itself where there is none.
   @usableFromInline let preferredMTU: Int
   @usableFromInline var phase = Phase.open
   @usableFromInline var peerExchange = PeerExchange.notAsked
@@ -113,9 +128,19 @@ public struct Bearer: ~Copyable {
   @usableFromInline var isCommandRefused = false
   @usableFromInline var effects = Deque<BearerEffect>()
 
-  public init(_ id: BearerID, configuration: BearerConfiguration = BearerConfiguration()) {
+  public init(
+    _ id: BearerID, kind: BearerKind = .unenhanced, configuration: BearerConfiguration = BearerConfiguration()
+  ) {
     self.id = id
-    preferredMTU = min(max(configuration.preferredMTU, Bearer.defaultMTU), Bearer.largestMTU)
+    self.kind = kind
+    switch kind {
+    case .unenhanced:
+      mtu = Bearer.defaultMTU
+      preferredMTU = min(max(configuration.preferredMTU, mtu), Bearer.largestMTU)
+    case .enhanced(let channelMTU):
+      mtu = min(max(channelMTU, Bearer.leastEnhancedMTU), Bearer.largestMTU)
+      preferredMTU = mtu
+    }
     serverSide = ServerBearer(id, largestMTU: preferredMTU)
     queue = NotificationQueue(capacity: configuration.queueCapacity)
   }
@@ -250,12 +275,20 @@ public struct Bearer: ~Copyable {
   // MARK: MTU
 
   /// Sends our MTU to the peer, as a client. Once on a bearer: Vol 3, Part F, §3.4.2.1. Ends with `.mtuChanged`, which
-  /// has the MTU in force even if the peer refuses, or with `.closed`. False if it was called before.
+  /// has the MTU in force even if the peer refuses, or with `.closed`. False if it was called before, or the bearer has
+  /// no exchange.
   @discardableResult public mutating func exchangeMTU() -> Bool {
-    isOpen && clientSide.exchangeMTU()
+    switch kind {
+    case .unenhanced: isOpen && clientSide.exchangeMTU()
+    case .enhanced: false
+    }
   }
   /// The peer sends its MTU and asks for ours. The exchange takes effect when the response has been sent: §3.4.2.2.
   @usableFromInline mutating func receive(_ request: ExchangeMTURequest, _ room: ServerBearer.Room) {
+    if case .enhanced = kind {
+      effects.report(.mtuExchangeUnsupported)
+      return serverSide.refuse(ExchangeMTURequest.opcode, .requestNotSupported, room)
+    }
     serverSide.answerMTU(preferredMTU, room)
     guard case .notAsked = peerExchange else { return effects.report(.repeatedMTUExchange) }
     peerExchange = .answering(peerRxMTU: Int(request.clientRxMTU))

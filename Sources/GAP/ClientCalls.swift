@@ -32,7 +32,7 @@ extension HostCore {
     withLink(at: index) { $0.client.restore(database) }
   }
   /// The ATT_MTU in force; nil if there is no such link.
-  public func mtu(of link: LinkID) -> Int? { self.link(link) { $0.bearers.first.bearer.mtu } }
+  public func mtu(of link: LinkID) -> Int? { self.link(link) { $0.mtu(for: .request) } }
 
   // MARK: Commands
 
@@ -51,11 +51,11 @@ extension HostCore {
     command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    guard !upper.links[index].holdsCommands, takeBuffer(at: index) else {
+    guard !upper.links[index].holdsCommands, takeBuffer(for: .command, at: index) else {
       return write(command: value, to: handle, on: link)
     }
     var answer = SendAnswer.closed
-    writePacket(at: index, into: &output) { bearer, output in
+    writePacket(for: .command, at: index, into: &output) { bearer, output in
       answer = bearer.write(command: handle, value, into: &output)
     }
     return answer

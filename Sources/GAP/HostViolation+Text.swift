@@ -110,6 +110,8 @@ extension HostViolation {
     case .requestDropped(let opcode): "the peer sent \(opcode) as a third request before a response: dropped"
     case .indicationBeforeConfirmation(let handle):
       "the peer indicated \(handle.text) before the confirmation of its last indication: dropped"
+    case .mtuExchangeUnsupported:
+      "the peer exchanged the MTU on an enhanced bearer, which has that of its channel: refused"
     case .repeatedMTUExchange: "the peer exchanged the MTU a second time: answered, without effect"
     case .mtuTooSmall(let mtu): "the peer's MTU of \(mtu) octets is below 23: 23 is used"
     case .longerThanMTU(let opcode, let count, let mtu):

@@ -30,7 +30,6 @@ struct Link: ~Copyable {
   var ownOnAir: PeerAddress
   var parameters: ConnectionParameters
   var phase = Phase.up
-  /// The application's requests and values use the first one.
   var bearers: LinkBearers
   /// One client, for all bearers. `LinkProtection` secures the link for its requests.
   var client = Client(configuration: .repeating)
@@ -51,10 +50,7 @@ struct Link: ~Copyable {
 
   /// When `expire` must act.
   @inline(__always) var deadline: Instant? {
-    var deadline = Instant?.earliest(bearers.first.bearer.deadline, procedures.deadline)
-    deadline = .earliest(deadline, protection.deadline)
-    for index in bearers.others.indices { deadline = .earliest(deadline, bearers.others[index].bearer.deadline) }
-    return deadline
+    .earliest(.earliest(bearers.deadline, procedures.deadline), protection.deadline)
   }
   /// True when a bearer has closed because the peer was too slow.
   mutating func expire(now: Instant, server: inout Server) -> Bool {
@@ -111,33 +107,37 @@ struct Link: ~Copyable {
     body(&client)
     demandSecurity()
   }
-  /// The client's next requests use the first bearer, after the commands that it has accepted. `isHeld`: after further
+  /// The client's next requests use one bearer, after the commands that it has accepted. `isHeld`: after further
   /// commands, and they wait for `release`.
   mutating func makeRequests(isHeld: Bool) {
-    client.makeRequests(on: bearers.first.bearer.id, after: isHeld ? nil : bearers.first.bearer.commandsTaken)
+    bearers.with(for: .request) {
+      client.makeRequests(on: $0.bearer.id, after: isHeld ? nil : $0.bearer.commandsTaken)
+    }
   }
   /// The held request's bearer has accepted all commands that precede it.
   mutating func release(_ id: RequestID) {
     bearers.forEach { client.place(id, on: $0.bearer.id, after: $0.bearer.commandsTaken) }
   }
   /// The request of the client that awaits a response; nil for the client's own.
-  var requestInFlight: RequestID? { client.requestInFlight(on: bearers.first.bearer.id) }
+  var requestInFlight: RequestID? { client.requestInFlight(on: bearers.read(for: .request) { $0.bearer.id }) }
   /// See `AttributeClient.holdsCommands`.
-  @inline(__always) var holdsCommands: Bool { client.holdsCommands(on: bearers.first.bearer.id) }
+  @inline(__always) var holdsCommands: Bool {
+    client.holdsCommands(on: bearers.read(for: .command) { $0.bearer.id })
+  }
   mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
-    bearers.first.bearer.offer(command: handle, value, client: client)
+    bearers.with(for: .command) { $0.bearer.offer(command: handle, value, client: client) }
   }
   /// A signature proves on its own who has written: it does not await encryption.
   mutating func offer(signed handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     let awaitsEncryption = client.awaitsEncryption
     client.awaitsEncryption = false
     defer { client.awaitsEncryption = awaitsEncryption }
-    return bearers.first.bearer.offer(signed: handle, value, client: client)
+    return bearers.with(for: .command) { $0.bearer.offer(signed: handle, value, client: client) }
   }
   var signedWriteForm: SignedWriteForm {
     SignedWriteForm(
-      isEncrypted: protection.security.key != nil, mtu: bearers.first.bearer.mtu,
-      longestValue: bearers.first.bearer.longestValue)
+      isEncrypted: protection.security.key != nil, mtu: mtu(for: .command),
+      longestValue: bearers.read(for: .command) { $0.bearer.longestValue })
   }
   /// Requests may have ended: see `Bearer.releaseCommands`.
   mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
@@ -146,20 +146,33 @@ struct Link: ~Copyable {
     client.hasEffect || protection.manager.hasEffect || bearers.contains { $0.bearer.hasEffect }
   }
 
+  // MARK: Bearers
+
+  /// Sends our MTU to the peer on the bearer that has an exchange.
+  mutating func exchangeMTU() { bearers.forEach { $0.bearer.exchangeMTU() } }
+  /// The ATT_MTU of the bearer that `purpose` uses now.
+  func mtu(for purpose: LinkBearers.Purpose) -> Int { bearers.read(for: purpose) { $0.bearer.mtu } }
+  /// Nothing on the bearer that `purpose` uses prevents a value from being written at once.
+  @inline(__always) func isQuiet(for purpose: LinkBearers.Purpose) -> Bool {
+    bearers.read(for: purpose) { $0.bearer.isQuiet(client: client) }
+  }
+  @inline(__always) mutating func offer(notification handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    bearers.with(for: .notification) { $0.bearer.offer(notification: handle, value) }
+  }
+
   // MARK: Server
 
   /// Notifies `values`: as `tuples`, if there are two or more of them, else each alone.
   mutating func send(
     _ tuples: [UInt8], _ values: ArraySlice<(handle: AttributeHandle, value: [UInt8])>, _ worst: SendAnswer
   ) -> SendAnswer {
-    if values.count > 1, !tuples.isEmpty { return worst.worse(bearers.first.bearer.offer(multiple: tuples.span)) }
-    return values.reduce(worst) { $0.worse(bearers.first.bearer.offer(notification: $1.handle, $1.value.span)) }
+    if values.count > 1, !tuples.isEmpty {
+      return worst.worse(bearers.with(for: .notification) { $0.bearer.offer(multiple: tuples.span) })
+    }
+    return values.reduce(worst) { $0.worse(offer(notification: $1.handle, $1.value.span)) }
   }
   mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
-    let answer = bearers.first.bearer.indicate(handle, value)
-    if answer.isAccepted { bearers.first.indicating = handle }
-    bearers.first.isIndicationRefused = answer == .full
-    return answer
+    bearers.with(for: .indication) { $0.indicate(handle, value) }
   }
   /// Another service may take these handles: drops their values. Adds the link to `unindicated` for each indication of
   /// the application that was dropped; true if another one had been refused before.
@@ -281,7 +294,7 @@ struct Link: ~Copyable {
   /// Tells GATT's server and client what protects the link.
   mutating func tellSecurity(to server: inout Server, awaitsEncryption: Bool) {
     let security = protection.security
-    server.setSecurity(security.bearer, keySize: security.key?.size.count ?? 16, of: bearers.first.bearer.id)
+    server.setSecurity(security.bearer, keySize: security.key?.size.count ?? 16, of: bearers.client)
     if client.awaitsEncryption != awaitsEncryption { client.awaitsEncryption = awaitsEncryption }
   }
   /// The peer has encrypted the link with the bond's key, or has just made it: it is the bonded device.
@@ -289,7 +302,7 @@ struct Link: ~Copyable {
   /// The bearer whose client GATT's server is to know as the bonded one.
   mutating func restoreClient() -> BearerID {
     protection.isClientRestored = true
-    return bearers.first.bearer.id
+    return bearers.client
   }
 }
 

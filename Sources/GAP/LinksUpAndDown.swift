@@ -63,11 +63,11 @@ extension HostCore {
     var link = Link(
       id: id, handle: handle, role: role, peer: peer, address: address, peerOnAir: peerOnAir, ownOnAir: own,
       parameters: parameters,
-      bearers: LinkBearers(LinkBearer(Bearer(bearer, configuration: configuration), on: .attribute)),
+      bearers: LinkBearers(Bearer(bearer, configuration: configuration)),
       protection: makeProtection(of: peer, role, own: own, peers: peerOnAir))
     link.client.open(bearer)
     // Either side may start the exchange; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
-    if role == .central { link.bearers.first.bearer.exchangeMTU() }
+    if role == .central { link.exchangeMTU() }
     upper.append(link)
     upper.server.open(bearer)
     l2cap.open(handle, role: role, channels: Link.channels, now: now)

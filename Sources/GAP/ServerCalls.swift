@@ -13,9 +13,9 @@ extension HostCore {
   /// client has not subscribed, or may not receive it now (`Server.mayBeSent`).
   public mutating func notify(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.mayNotify(handle, to: upper.links[index].bearers.first.bearer.id) else { return nil }
+    guard upper.server.mayNotify(handle, to: upper.links[index].bearers.client) else { return nil }
     hci.credits.setWants(upper.links[index].handle, true)
-    return upper.links[index].bearers.first.bearer.offer(notification: handle, value)
+    return upper.links[index].offer(notification: handle, value)
   }
   /// The same; if nothing waits before it and the controller has a buffer, the packet is written into `output` at once,
   /// and the driver sends it from there. This saves a copy. `output` as for `nextPacket`.
@@ -23,30 +23,32 @@ extension HostCore {
     _ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.mayNotify(handle, to: upper.links[index].bearers.first.bearer.id) else { return nil }
-    guard takeBuffer(at: index) else {
+    guard upper.server.mayNotify(handle, to: upper.links[index].bearers.client) else { return nil }
+    guard takeBuffer(for: .notification, at: index) else {
       hci.credits.setWants(upper.links[index].handle, true)
-      return upper.links[index].bearers.first.bearer.offer(notification: handle, value)
+      return upper.links[index].offer(notification: handle, value)
     }
     var answer = SendAnswer.closed
-    writePacket(at: index, into: &output) { bearer, output in
+    writePacket(for: .notification, at: index, into: &output) { bearer, output in
       answer = bearer.write(notification: handle, value, into: &output)
     }
     return answer
   }
   /// Takes a buffer for a packet to be written now: no command waits, no other link, and nothing on this one.
-  @inline(__always) mutating func takeBuffer(at index: Int) -> Bool {
-    guard phase == .running, !hci.hasCommand, upper.isQuiet(at: index) else { return false }
+  @inline(__always) mutating func takeBuffer(for purpose: LinkBearers.Purpose, at index: Int) -> Bool {
+    guard phase == .running, !hci.hasCommand, upper.isQuiet(for: purpose, at: index) else { return false }
     return hci.credits.takeAtOnce(upper.links[index].handle)
   }
   @inline(__always) mutating func writePacket(
-    at index: Int, into output: inout OutputRawSpan, _ write: (inout Bearer, inout OutputRawSpan) -> Void
+    for purpose: LinkBearers.Purpose, at index: Int, into output: inout OutputRawSpan,
+    _ write: (inout Bearer, inout OutputRawSpan) -> Void
   ) {
-    let handle = upper.links[index].handle
+    let handle = upper.links[index].handle, place = upper.links[index].bearers.pick(for: purpose)
+    let channel = upper.links[index].bearers.channel(of: place)
     let hasMore = l2cap.writePacket(
-      for: handle, on: .attribute, aclLength: hci.credits.aclLength, into: &output
+      for: handle, on: channel, aclLength: hci.credits.aclLength, into: &output
     ) { output in
-      write(&upper.links[index].bearers.first.bearer, &output)
+      upper.links[index].bearers.with(place) { write(&$0.bearer, &output) }
     }
     switch hasMore {
     case false?: break
@@ -60,12 +62,12 @@ extension HostCore {
   /// all exceed `HostConfiguration.queueCapacity`, some may have been taken.
   public mutating func notify(_ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    let bearer = upper.links[index].bearers.first.bearer.id
+    let bearer = upper.links[index].bearers.client
     let wanted = values.filter { upper.server.mayBeSent($0.handle, to: bearer).contains(.notification) }
     let takesTuples = upper.server.features(of: bearer).contains(.multipleHandleValueNotifications)
     return withLink(at: index) { link in
       var worst = SendAnswer.queued, tuples: [UInt8] = [], first = 0
-      let room = link.bearers.first.bearer.mtu - 1
+      let room = link.mtu(for: .notification) - 1
       for (position, value) in wanted.enumerated() {
         let tuple = value.handle.tuple(of: value.value)
         if takesTuples, tuples.count + tuple.count <= room {
@@ -86,7 +88,7 @@ extension HostCore {
   /// Changed was outstanding. nil: the client has not subscribed, or may not receive it now.
   public mutating func indicate(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.mayBeSent(handle, to: upper.links[index].bearers.first.bearer.id).contains(.indication) else {
+    guard upper.server.mayBeSent(handle, to: upper.links[index].bearers.client).contains(.indication) else {
       return nil
     }
     return withLink(at: index) { $0.indicate(handle, value) }
@@ -189,7 +191,7 @@ extension HostCore {
   /// Records the user's authorization of `link`'s client: `Server.setAuthorized`.
   public mutating func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
     guard let index = upper.index(of: link) else { return }
-    upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearers.first.bearer.id)
+    upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearers.client)
   }
 }
 

@@ -56,7 +56,7 @@ extension HostCore {
         ClientSigning(key: key, counter: bond.peersSignCounter, isAuthenticated: bond.strength.isAuthenticated)
       }
     }
-    upper.server.setSigning(signing, of: upper.links[index].bearers.first.bearer.id)
+    upper.server.setSigning(signing, of: upper.links[index].bearers.client)
   }
   /// A client has signed a write: the next one has this counter at least.
   mutating func signed(on bearer: BearerID, next counter: UInt32) {

@@ -66,7 +66,7 @@ import SMP
   func subscribers(of handle: AttributeHandle) -> [LinkID] {
     var subscribers: [LinkID] = []
     for index in 0..<links.count
-    where !server.configuration(of: handle, on: links[index].bearers.first.bearer.id).isEmpty {
+    where !server.configuration(of: handle, on: links[index].bearers.client).isEmpty {
       subscribers.append(links[index].id)
     }
     return subscribers
@@ -74,8 +74,10 @@ import SMP
   /// Appends a new link.
   mutating func append(_ link: consuming Link) {
     places.append(link.handle.rawValue)
-    own(link.bearers.first.bearer.id, link.handle)
-    for index in link.bearers.others.indices { own(link.bearers.others[index].bearer.id, link.handle) }
+    _ = link.bearers.contains {
+      own($0.bearer.id, link.handle)
+      return false
+    }
     links.append(link)
     deadlines.append()
   }
@@ -93,22 +95,19 @@ import SMP
   func contains(address: PeerAddress) -> Bool { contains { $0.address == address } }
 
   /// Nothing prevents a value of the application from being written at once.
-  @inline(__always) func isQuiet(at index: Int) -> Bool {
-    links[index].bearers.first.bearer.isQuiet(client: links[index].client)
+  @inline(__always) func isQuiet(for purpose: LinkBearers.Purpose, at index: Int) -> Bool {
+    links[index].isQuiet(for: purpose)
   }
   /// The ATT_MTU of a bearer of this link.
   func mtu(of bearer: BearerID, at index: Int) -> Int {
-    for other in links[index].bearers.others.indices where links[index].bearers.others[other].bearer.id == bearer {
-      return links[index].bearers.others[other].bearer.mtu
-    }
-    return links[index].bearers.first.bearer.mtu
+    links[index].bearers.place(of: bearer).map { links[index].bearers.read($0) { $0.bearer.mtu } } ?? Bearer.defaultMTU
   }
   mutating func respond(
     to ticket: RequestTicket, with response: Span<UInt8>, isKept: Bool, at index: Int, now: Instant
   ) {
-    links[index].bearers.visit {
-      guard $0.bearer.id == ticket.bearer else { return false }
-      return $0.bearer.respond(to: ticket, with: response, isKept: isKept, now: now, server: &server)
+    guard let place = links[index].bearers.place(of: ticket.bearer) else { return }
+    links[index].bearers.with(place) {
+      _ = $0.bearer.respond(to: ticket, with: response, isKept: isKept, now: now, server: &server)
     }
   }
   /// False when no answer is kept.
@@ -149,7 +148,7 @@ import SMP
   @usableFromInline @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
     guard let index = index(of: link) else { return }
-    if channel == .attribute, let pdu = links[index].bearers.first.bearer.notification(in: payload) {
+    if let pdu = links[index].notification(in: payload, on: channel) {
       mayChangeLink = false
       let handle = pdu.attributeHandle
       if handle != links[index].plainHandle, links[index].client.awaitsEncryption {
@@ -169,19 +168,19 @@ import SMP
     if !isServiceChanged { links[index].plainHandle = handle }
     return isServiceChanged
   }
+  @usableFromInline @inline(__always) func waiting(of link: ConnectionHandle) -> ChannelSet {
+    guard let index = index(of: link) else { return ChannelSet() }
+    return links[index].waiting
+  }
   @usableFromInline @inline(__always) mutating func nextPayload(
-    of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
-  ) -> ChannelID? {
-    guard let index = index(of: link) else { return nil }
-    let start = output.byteCount, channel = links[index].nextPayload(into: &output, now: now)
+    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> Bool {
+    guard let index = index(of: link) else { return false }
+    let start = output.byteCount, wrote = links[index].nextPayload(on: channel, into: &output, now: now)
     // An unanswered PDU sets no deadline, nor does one of the Security Manager, whose codes may look like one's opcode.
     // The client has an effect if an earlier request failed for lack of room.
-    let isUnanswered = channel != nil && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
+    let isUnanswered = wrote && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
     mayChangeLink = !isUnanswered || links[index].hasEffect
-    return channel
-  }
-  @usableFromInline @inline(__always) func hasPayload(of link: ConnectionHandle) -> Bool {
-    guard let index = index(of: link) else { return false }
-    return links[index].hasPayload
+    return wrote
   }
 }

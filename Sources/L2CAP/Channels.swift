@@ -11,26 +11,65 @@ public struct ChannelID: OpenNumber {
   @inlinable public static var leSignaling: ChannelID { ChannelID(rawValue: 0x0005) }
   /// The Security Manager Protocol.
   @inlinable public static var securityManager: ChannelID { ChannelID(rawValue: 0x0006) }
+  /// The numbers that we assign to channels which open on a link: 56 of the 64 that LE-U has, because a `ChannelSet` is
+  /// one word. Each device assigns its own: Vol 3, Part A, §2.1.
+  @inlinable public static var dynamic: Range<UInt16> { 0x0040..<0x0078 }
 }
 
-/// A channel of a link: its number here, the lengths of its payloads, and their recipient.
+/// Channels of a link, by their numbers here, in one word: the fixed channels 0x0000 … 0x0007 and 56 of the dynamic
+/// ones (`ChannelID.dynamic`).
+public struct ChannelSet: BitwiseCopyable, Sendable, Equatable {
+  /// Bits 0 … 7: the fixed channels; 8 … 63: the dynamic ones.
+  @usableFromInline var bits: UInt64 = 0
+  @inlinable @inline(__always) public init() {}
+  @inlinable @inline(__always) init(bits: UInt64) { self.bits = bits }
+
+  @inlinable @inline(__always) public var isEmpty: Bool { bits == 0 }
+  @inlinable @inline(__always) public func contains(_ channel: ChannelID) -> Bool {
+    bits & ChannelSet.bit(channel) != 0
+  }
+  /// Has no effect for a number that no set can contain.
+  @inlinable @inline(__always) public mutating func insert(_ channel: ChannelID) { bits |= ChannelSet.bit(channel) }
+  @inlinable @inline(__always) public mutating func remove(_ channel: ChannelID) { bits &= ~ChannelSet.bit(channel) }
+  @inlinable @inline(__always) public func intersection(_ other: ChannelSet) -> ChannelSet {
+    ChannelSet(bits: bits & other.bits)
+  }
+
+  /// 0 for a number that no set can contain.
+  @inlinable @inline(__always) static func bit(_ channel: ChannelID) -> UInt64 {
+    let number = channel.rawValue
+    if number < 8 { return 1 &<< UInt64(number) }
+    return ChannelID.dynamic.contains(number) ? 1 &<< UInt64(number &- 0x0038) : 0
+  }
+  @inlinable @inline(__always) static func channel(_ bit: Int) -> ChannelID {
+    ChannelID(rawValue: UInt16(truncatingIfNeeded: bit < 8 ? bit : bit &+ 0x0038))
+  }
+}
+
+/// A channel of a link: its number here, the lengths of its payloads, and its kind.
 public struct L2CAPChannel: Sendable {
-  @usableFromInline enum Taker: BitwiseCopyable, Sendable { case upper, signaling }
+  /// A channel that opens on a link will be a third kind.
+  @usableFromInline enum Kind: BitwiseCopyable, Sendable {
+    /// The layer above carries it. It exists as long as the link, and has the same number on both sides.
+    case fixed
+    /// L2CAP's own: `SignalingChannel`.
+    case signaling
+  }
   public let id: ChannelID
   /// Octets of an information payload. A shorter one has no opcode, or no whole header of a command.
   public let lengths: ClosedRange<Int>
-  @usableFromInline let taker: Taker
+  @usableFromInline let kind: Kind
 
-  /// A channel that the layer above carries. `longestPayload`: the greatest useful MTU of the channel, at least 1.
-  public init(_ id: ChannelID, longestPayload: Int) { self.init(id, 1...longestPayload, .upper) }
-  private init(_ id: ChannelID, _ lengths: ClosedRange<Int>, _ taker: Taker) {
+  /// A channel that the layer above carries: traps unless `id` fits into a `ChannelSet`. `longestPayload`: the greatest
+  /// useful MTU of the channel, at least 1.
+  public init(_ id: ChannelID, longestPayload: Int) { self.init(id, 1...longestPayload, .fixed) }
+  private init(_ id: ChannelID, _ lengths: ClosedRange<Int>, _ kind: Kind) {
+    precondition(ChannelSet.bit(id) != 0, "0x0000 … 0x0007, or 0x0040 … 0x0077")
     self.id = id
     self.lengths = lengths
-    self.taker = taker
+    self.kind = kind
   }
 
-  /// The channels of every link. The layer above may replace one by carrying a channel of the same number.
-  static var own: [L2CAPChannel] { [.leSignaling] }
   /// MTU_sig of LE-U holds every command of this stack: Vol 3, Part A, §4.
   static var leSignaling: L2CAPChannel { L2CAPChannel(.leSignaling, SignalHeader.count...23, .signaling) }
 }

@@ -7,11 +7,13 @@ import HCI
 public protocol L2CAPUpper: ~Copyable {
   /// A whole payload, of a length that the channel allows, lent for the duration of the call.
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant)
-  /// Appends the next payload to send on the link. Returns its channel, by the number that the peer uses for it; nil
-  /// when there is none. `output` has room for the longest payload of the link's channels.
-  mutating func nextPayload(of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant) -> ChannelID?
-  /// True while `nextPayload` appends one.
-  func hasPayload(of link: ConnectionHandle) -> Bool
+  /// The channels of the link on which `nextPayload` appends one now.
+  func waiting(of link: ConnectionHandle) -> ChannelSet
+  /// Appends the next payload to send on the channel; false when there is none. `output` has room for the longest
+  /// payload of the link's channels.
+  mutating func nextPayload(
+    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> Bool
 }
 
 /// What L2CAP reports to the layers above.
@@ -30,68 +32,65 @@ public enum L2CAPEffect: Sendable {
 ///
 /// **Function**: up, `receive` hands payloads of the upper layer's channels to it. L2CAP answers signaling commands
 /// (0x0005) itself, except that a request for other connection parameters becomes an effect, because the layer above
-/// decides on it. Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun, else a
-/// signaling command, else a payload of the layer above.
+/// decides on it. Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun, else the next
+/// frame of the channel that has the turn (`ChannelTable`).
 ///
 /// **Phases** of a link: closed → open → closed, by `open` and `close`.
 public struct L2CAPLayer: ~Copyable {
-  /// One link: its two directions, its channels, and the recipients of L2CAP's own channels.
+  /// One link: its two directions, its channels, and the state of L2CAP's own channel.
   @usableFromInline struct Link: ~Copyable {
     @usableFromInline let handle: ConnectionHandle
-    /// The upper layer's channels come first.
-    @usableFromInline let channels: UniqueArray<L2CAPChannel>
+    @usableFromInline var channels: ChannelTable
     @usableFromInline var recombiner: Recombiner
     @usableFromInline var fragmenter: Fragmenter
-    var signaling: SignalingChannel
-    /// `signaling` has something to send.
-    @usableFromInline var hasControl = false
+    @usableFromInline var signaling: SignalingChannel
 
     init(_ handle: ConnectionHandle, role: LinkRole, channels: [L2CAPChannel]) {
       self.handle = handle
-      let own = L2CAPChannel.own.filter { own in !channels.contains { $0.id == own.id } }, all = channels + own
-      self.channels = UniqueArray(copying: all)
-      let longestPayload = all.reduce(0) { max($0, $1.lengths.upperBound) }
+      self.channels = ChannelTable(carried: channels)
+      let longestPayload = self.channels.longestPayload
       recombiner = Recombiner(longestPayload: longestPayload)
       fragmenter = Fragmenter(longestPayload: longestPayload)
       signaling = SignalingChannel(role: role)
     }
 
-    /// A linear search: the list is short, and the most frequent channel comes first.
-    @inlinable @inline(__always) func channel(_ id: ChannelID) -> L2CAPChannel? {
-      for index in channels.indices where channels[index].id == id { return channels[index] }
-      return nil
-    }
     /// The layer above carries the frame's channel, which allows this length.
     @inlinable @inline(__always) func isForUpper(_ frame: Recombined.Frame) -> Bool {
-      guard let channel = channel(frame.channel), case .upper = channel.taker else { return false }
+      guard let channel = channels[frame.channel], case .fixed = channel.kind else { return false }
       return channel.lengths.contains(frame.length)
     }
 
+    /// The channels with a frame that may be sent now.
+    @inlinable @inline(__always) func ready<Upper: L2CAPUpper & ~Copyable>(_ upper: borrowing Upper) -> ChannelSet {
+      var ready = upper.waiting(of: handle).intersection(channels.mayCarry)
+      if signaling.hasCommand { ready.insert(.leSignaling) }
+      return ready
+    }
     @inlinable @inline(__always)
     mutating func nextPacket<Upper: L2CAPUpper & ~Copyable>(
       aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
     ) -> Bool {
       if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
+      var ready = ready(upper)
       let start = output.byteCount
       Fragmenter.begin(&output)
-      let next =
-        hasControl
-        ? writeCommand(into: &output, now: now) : upper.nextPayload(of: handle, into: &output, now: now)
-      guard let channel = next else {
-        output.truncate(to: start)
-        return false
+      while let channel = channels.next(among: ready) {
+        if writeFrame(of: channel, into: &output, now: now, from: &upper) {
+          fragmenter.seal(from: start, on: channel, of: handle, aclLength: aclLength, &output)
+          return true
+        }
+        ready.remove(channel)
       }
-      fragmenter.seal(from: start, on: channel, of: handle, aclLength: aclLength, &output)
-      return true
+      output.truncate(to: start)
+      return false
     }
-    /// Appends a payload of 0x0005: one is pending.
-    @usableFromInline mutating func writeCommand(into output: inout OutputRawSpan, now: Instant) -> ChannelID {
-      let wrote = signaling.writeCommand(into: &output, now: now)
-      precondition(wrote)
-      updateControl()
-      return .leSignaling
+    @inlinable @inline(__always)
+    mutating func writeFrame<Upper: L2CAPUpper & ~Copyable>(
+      of channel: ChannelID, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
+    ) -> Bool {
+      if channel == .leSignaling, signaling.hasCommand { return signaling.writeCommand(into: &output, now: now) }
+      return upper.nextPayload(on: channel, of: handle, into: &output, now: now)
     }
-    mutating func updateControl() { hasControl = signaling.hasCommand }
   }
 
   @usableFromInline var links = UniqueArray<Link>()
@@ -149,7 +148,7 @@ public struct L2CAPLayer: ~Copyable {
   mutating func receive(_ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int) {
     let link = links[place].handle
     let start = Int(frame.payload.offset), end = start + Int(frame.payload.count)
-    guard let channel = links[place].channel(frame.channel) else {
+    guard let channel = links[place].channels[frame.channel] else {
       return effects.report(.unknownChannel(frame.channel), link)
     }
     guard frame.length >= channel.lengths.lowerBound else {
@@ -162,16 +161,15 @@ public struct L2CAPLayer: ~Copyable {
     } else {
       copy.append(copying: links[place].recombiner.bytes.span.extracting(start..<end).extracting(first: longest))
     }
-    switch channel.taker {
+    switch channel.kind {
     case .signaling where frame.length > longest:
       effects.report(links[place].signaling.receive(tooLong: copy.span, length: frame.length), link)
     case _ where frame.length > longest:
       effects.report(.frameTooLong(channel.id, length: frame.length), link)
     case .signaling:
       links[place].signaling.receive(copy.span, from: link, &effects)
-    case .upper: break  // already handed up
+    case .fixed: break  // already handed up
     }
-    links[place].updateControl()
   }
 
   // MARK: To the controller
@@ -180,7 +178,7 @@ public struct L2CAPLayer: ~Copyable {
   @inlinable @inline(__always)
   public func hasPacket<Upper: L2CAPUpper & ~Copyable>(for link: ConnectionHandle, upper: borrowing Upper) -> Bool {
     guard let place = place(of: link) else { return false }
-    return !links[place].fragmenter.isEmpty || links[place].hasControl || upper.hasPayload(of: link)
+    return !links[place].fragmenter.isEmpty || !links[place].ready(upper).isEmpty
   }
 
   /// The next packet continues a frame whose beginning has been written.
@@ -226,19 +224,15 @@ public struct L2CAPLayer: ~Copyable {
   public mutating func requestParameterUpdate(
     _ link: ConnectionHandle, _ request: ConnectionParameterUpdateRequest, now: Instant
   ) -> Bool {
-    guard let place = place(of: link), links[place].signaling.requestParameterUpdate(request) else { return false }
-    links[place].hasControl = true
-    return true
+    guard let place = place(of: link) else { return false }
+    return links[place].signaling.requestParameterUpdate(request)
   }
   /// As central: answers `.parameterUpdateRequested` (Vol 3, Part A, §4.21). A caller that accepts also commands the
   /// controller. False when the request is no longer pending.
   @discardableResult
   public mutating func respondToParameterUpdate(_ link: ConnectionHandle, identifier: UInt8, accepted: Bool) -> Bool {
-    guard let place = place(of: link),
-      links[place].signaling.respondToParameterUpdate(identifier: identifier, accepted: accepted)
-    else { return false }
-    links[place].hasControl = true
-    return true
+    guard let place = place(of: link) else { return false }
+    return links[place].signaling.respondToParameterUpdate(identifier: identifier, accepted: accepted)
   }
 
   // MARK: Time and effects

@@ -80,11 +80,11 @@ final class Station {
   var now = Instant.zero
   private var buffer = PacketBuffer(capacity: 600)
 
-  init(mtu: Int = 517, queueCapacity: Int = 4096) {
+  init(mtu: Int = 517, kind: BearerKind = .unenhanced, queueCapacity: Int = 4096) {
     var configuration = BearerConfiguration()
     configuration.preferredMTU = mtu
     configuration.queueCapacity = queueCapacity
-    bearer = Bearer(BearerID(rawValue: 0x40), configuration: configuration)
+    bearer = Bearer(BearerID(rawValue: 0x40), kind: kind, configuration: configuration)
   }
   var mtu: Int { bearer.mtu }
   var deadline: Instant? { bearer.deadline }
@@ -166,6 +166,7 @@ func text(_ effect: BearerEffect) -> String {
     case .requestBeforeResponse(let opcode): "early \(hex([opcode.rawValue]))"
     case .requestDropped(let opcode): "dropped \(hex([opcode.rawValue]))"
     case .indicationBeforeConfirmation(let handle): "early indication \(handle.rawValue)"
+    case .mtuExchangeUnsupported: "MTU exchange unsupported"
     case .repeatedMTUExchange: "repeated MTU exchange"
     case .mtuTooSmall(let mtu): "mtu too small \(mtu)"
     case .longerThanMTU(let opcode, let count, let mtu): "longer \(hex([opcode.rawValue])): \(count) of \(mtu)"

@@ -424,6 +424,33 @@ extension String {
     station.receive("01 02 00 00 06")
     #expect(station.events() == ["mtu 23"] && station.sent() == ["0A 01 00"])
   }
+
+  /// The channel's MTU is the bearer's, at least 64 and at most what a PDU can use: Vol 3, Part G, §5.3.1.
+  @Test(arguments: [(0, 64), (63, 64), (64, 64), (100, 100), (517, 517), (65_535, 517)])
+  func mtuOfAnEnhancedBearer(_ channel: Int, _ mtu: Int) {
+    let station = Station(mtu: 23, kind: .enhanced(mtu: channel))
+    #expect(station.mtu == mtu && station.bearer.longestValue == min(mtu - 3, 512))
+    // No exchange, from either side: Vol 3, Part G, §4.2.
+    #expect(!station.exchangeMTU() && station.sent() == [])
+    station.receive("02 05 02")
+    #expect(station.events() == ["MTU exchange unsupported"] && station.sent() == ["01 02 00 00 06"])
+    #expect(station.mtu == mtu)
+    // Everything else is as on the other kind.
+    station.receive("0A 01 00")
+    #expect(station.events() == ["server: 0A 01 00"] && station.sent() == ["0B 01 00"])
+    #expect(station.notify([UInt8](repeating: 7, count: 512)).isAccepted)
+    #expect(station.nextPDU()?.count == min(mtu, 515))
+  }
+  /// The request waits while the application works on another one.
+  @Test func enhancedBearerHoldsAnExchange() {
+    let station = Station(kind: .enhanced(mtu: 64))
+    station.server.answersLater = true
+    station.receive("0A 01 00")
+    station.receive("02 05 02")
+    #expect(station.sent() == [])
+    #expect(station.respond("0B AA"))
+    #expect(station.sent() == ["0B AA", "01 02 00 00 06"] && station.mtu == 64)
+  }
 }
 
 @Suite struct BearerTimeTests {

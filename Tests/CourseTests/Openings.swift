@@ -98,8 +98,10 @@ private func l2cap() throws {
     mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
       print("channel", channel.text, "of link", link.text, "has", payload.count, "octets")
     }
-    mutating func nextPayload(of _: ConnectionHandle, into _: inout OutputRawSpan, now _: Instant) -> ChannelID? { nil }
-    func hasPayload(of _: ConnectionHandle) -> Bool { false }
+    func waiting(of _: ConnectionHandle) -> ChannelSet { ChannelSet() }
+    mutating func nextPayload(
+      on _: ChannelID, of _: ConnectionHandle, into _: inout OutputRawSpan, now _: Instant
+    ) -> Bool { false }
   }
   var layer = L2CAPLayer(), printer = Printer()
   let link = ConnectionHandle(rawValue: 0x0040), channel = L2CAPChannel(.attribute, longestPayload: 517)

@@ -23,13 +23,13 @@ import Testing
       var link = Link(
         id: LinkID(rawValue: 1), handle: Self.handle, role: .central, peer: peers.id(of: peer), address: peer,
         peerOnAir: peer, ownOnAir: peer, parameters: .balanced,
-        bearers: LinkBearers(LinkBearer(Bearer(BearerID(rawValue: 1)), on: .attribute)),
+        bearers: LinkBearers(Bearer(BearerID(rawValue: 1))),
         protection: LinkProtection(
           SecurityManager(
             role: .initiator,
             addresses: PairingAddresses(initiator: PairingAddress(peer), responder: PairingAddress(peer))),
           isBonded: false))
-      link.bearers.others.append(LinkBearer(Bearer(BearerID(rawValue: 2)), on: ChannelID(rawValue: 0x0041)))
+      link.bearers.append(Bearer(BearerID(rawValue: 2), kind: .enhanced(mtu: 100)), on: ChannelID(rawValue: 0x0041))
       for number in [UInt16(1), 2] { link.client.open(BearerID(rawValue: number)) }
       upper.append(link)
       upper.server.open(BearerID(rawValue: 1))
@@ -39,19 +39,19 @@ import Testing
       let payload = octets(payload)
       upper.receive(payload.span, on: channel, of: Self.handle, now: .zero)
     }
-    /// The packets sent, each with its channel.
+    /// The payloads sent, each with its channel.
     func sent() -> [String] {
-      var sent: [String] = [], channel: ChannelID?
-      while true {
-        let says = upper.hasPayload(of: Self.handle)
-        let wrote = packet.fill { output in
-          channel = upper.nextPayload(of: Self.handle, into: &output, now: .zero)
-          return channel != nil
+      var sent: [String] = []
+      for channel in [ChannelID.attribute, ChannelID(rawValue: 0x0041)] {
+        while true {
+          let says = upper.waiting(of: Self.handle).contains(channel)
+          let wrote = packet.fill { upper.nextPayload(on: channel, of: Self.handle, into: &$0, now: .zero) }
+          #expect(wrote == says)
+          guard wrote else { break }
+          sent.append("\(channel.rawValue): \(hex(packet.bytes))")
         }
-        #expect(wrote == says)
-        guard wrote, let channel else { return sent }
-        sent.append("\(channel.rawValue): \(hex(packet.bytes))")
       }
+      return sent
     }
   }
 
@@ -80,12 +80,46 @@ import Testing
     #expect(bearers.upper.index(of: BearerID(rawValue: 3)) == nil)
     #expect(bearers.upper.freeBearer == BearerID(rawValue: 0))
     // Its deadline is the link's.
-    let isSecondWaiting = bearers.upper.links[0].bearers.others[0].bearer.deadline != nil
+    let found = bearers.upper.links[0].bearers.place(of: BearerID(rawValue: 2)), place = try #require(found)
+    let isSecondWaiting = bearers.upper.links[0].bearers.read(place) { $0.bearer.deadline != nil }
     let hasDeadline = bearers.upper.links[0].deadline != nil
     #expect(isSecondWaiting && hasDeadline)
     let isTimeUp = bearers.upper.expire(at: 0, now: .zero + Bearer.transactionTimeout)
     #expect(isTimeUp)
     let link = bearers.upper.remove(at: 0)
     #expect(link.id == LinkID(rawValue: 1) && bearers.upper.index(of: BearerID(rawValue: 2)) == nil)
+  }
+
+  /// Requests, commands and notifications leave on one bearer; each bearer can have an indication outstanding, Vol 3,
+  /// Part F, §3.3.2.
+  @Test func pickedByPurpose() throws {
+    let bearers = Bearers(try DatabaseBuilder().build()), second = ChannelID(rawValue: 0x0041)
+    let handle = AttributeHandle(rawValue: 3)
+    func indicate(_ octet: UInt8) -> SendAnswer {
+      let value = [octet]
+      return bearers.upper.links[0].indicate(handle, value.span)
+    }
+    #expect([indicate(1), indicate(2), indicate(3)] == [.queued, .queued, .full])
+    #expect(bearers.sent() == ["4: 1D 03 00 01", "65: 1D 03 00 02"])
+    bearers.receive("1E", on: second)
+    #expect([indicate(4), indicate(5)] == [.queued, .full])
+    #expect(bearers.sent() == ["65: 1D 03 00 04"])
+    bearers.receive("1E", on: .attribute)
+    #expect(indicate(6) == .queued && bearers.sent() == ["4: 1D 03 00 06"])
+
+    let value: [UInt8] = [7]
+    #expect(bearers.upper.links[0].offer(notification: handle, value.span) == .queued)
+    #expect(bearers.upper.links[0].offer(command: handle, value.span) == .queued)
+    bearers.upper.links[0].withClient(isHeld: false) { $0.read(RequestID(rawValue: 1), handle) }
+    let sent = bearers.sent()
+    #expect(sent == ["4: 1B 03 00 07", "4: 52 03 00 07", "4: 0A 03 00"])
+  }
+  /// The bearer's kind says where its ATT_MTU comes from; only the fixed channel's has an exchange: Vol 3, Part G, §4.2.
+  @Test func mtuByKind() throws {
+    let bearers = Bearers(try DatabaseBuilder().build())
+    let mtus = [UInt16(1), 2].map { bearers.upper.mtu(of: BearerID(rawValue: $0), at: 0) }
+    #expect(mtus == [23, 100])
+    bearers.upper.links[0].exchangeMTU()
+    #expect(bearers.sent() == ["4: 02 05 02"])
   }
 }

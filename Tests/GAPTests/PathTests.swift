@@ -266,13 +266,16 @@ private struct Ends: L2CAPUpper {
     guard channel == .attribute, let end = bearers[Int(link.rawValue)] else { return }
     end.bearer.receive(payload, now: now, server: &end.server, client: &end.client)
   }
-  mutating func nextPayload(of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
-    guard let end = bearers[Int(link.rawValue)] else { return nil }
-    return end.bearer.nextPDU(into: &output, now: now, client: &end.client) ? .attribute : nil
+  mutating func nextPayload(
+    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> Bool {
+    guard channel == .attribute, let end = bearers[Int(link.rawValue)] else { return false }
+    return end.bearer.nextPDU(into: &output, now: now, client: &end.client)
   }
-  func hasPayload(of link: ConnectionHandle) -> Bool {
-    guard let end = bearers[Int(link.rawValue)] else { return false }
-    return end.bearer.hasPDU(client: end.client)
+  func waiting(of link: ConnectionHandle) -> ChannelSet {
+    var waiting = ChannelSet()
+    if let end = bearers[Int(link.rawValue)], end.bearer.hasPDU(client: end.client) { waiting.insert(.attribute) }
+    return waiting
   }
 }
 
@@ -352,6 +355,7 @@ private final class End {
     case .requestDropped(let opcode): Happening("dropped", link, number: Int(opcode.rawValue))
     case .indicationBeforeConfirmation(let handle):
       Happening("early indication", link, number: Int(handle.rawValue))
+    case .mtuExchangeUnsupported: Happening("MTU exchange unsupported", link)
     case .repeatedMTUExchange: Happening("repeated MTU exchange", link)
     case .mtuTooSmall(let mtu): Happening("MTU too small", link, number: Int(mtu))
     case .longerThanMTU(_, let count, _): Happening("longer than the MTU", link, number: count)

@@ -13,21 +13,30 @@ struct Upper: L2CAPUpper {
   var channels: [ChannelID] = []
   var links: [ConnectionHandle] = []
   var outgoing: [ConnectionHandle: [[UInt8]]] = [:]
-  /// The channels of these payloads.
+  /// The channel of these payloads.
   var outgoingChannel = ChannelID.attribute
+  /// Payloads of other channels, on any link.
+  var others: [UInt16: [[UInt8]]] = [:]
 
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
     received.append(payload.indices.map { payload[$0] })
     channels.append(channel)
     links.append(link)
   }
-  mutating func nextPayload(of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
-    guard hasPayload(of: link) else { return nil }
-    let payload = outgoing[link]!.removeFirst()
+  mutating func nextPayload(
+    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> Bool {
+    guard waiting(of: link).contains(channel) else { return false }
+    let payload = channel == outgoingChannel ? outgoing[link]!.removeFirst() : others[channel.rawValue]!.removeFirst()
     output.append(contentsOf: payload.span)
-    return outgoingChannel
+    return true
   }
-  func hasPayload(of link: ConnectionHandle) -> Bool { outgoing[link, default: []].isEmpty == false }
+  func waiting(of link: ConnectionHandle) -> ChannelSet {
+    var waiting = ChannelSet()
+    if outgoing[link, default: []].isEmpty == false { waiting.insert(outgoingChannel) }
+    for (number, payloads) in others where !payloads.isEmpty { waiting.insert(ChannelID(rawValue: number)) }
+    return waiting
+  }
 }
 
 /// One host's L2CAP with its clock.

@@ -1,8 +1,9 @@
 import BindruneWire
 import HCI
-import L2CAP
 import TestSupport
 import Testing
+
+@testable import L2CAP
 
 @Suite struct SignalingTests {
   static let request = ConnectionParameterUpdateRequest(
@@ -192,6 +193,32 @@ import Testing
     }
     #expect(seen == (0..<300).map { UInt8($0 % 255 + 1) })
     #expect(station.effects() == [String](repeating: "ended: accepted", count: 300).prefix(300).map { $0 })
+  }
+
+  /// Entries are found by identifier and by procedure; each ends once. Vol 3, Part A, §4.
+  @Test func pendingRequests() {
+    var pending = PendingSignals(), ended: [SignalProcedure?] = [], deadlines: [Instant?] = []
+    ended.append(pending.end(1))
+    ended.append(pending.endDue(now: .zero + .seconds(99)))
+    pending.begin(.parameterUpdate, 9)
+    let isNinePending = pending.contains(identifier: 9), isOnePending = pending.contains(identifier: 1)
+    #expect(isNinePending && !isOnePending)
+    deadlines.append(pending.deadline)
+    pending.begin(.parameterUpdate, 1, deadline: .zero + .seconds(30))
+    pending.begin(.parameterUpdate, 2, deadline: .zero + .seconds(20))
+    deadlines.append(pending.deadline)
+    ended.append(pending.endDue(now: .zero + .milliseconds(19_999)))
+    #expect(ended == [nil, nil, nil])
+    ended = [pending.endDue(now: .zero + .seconds(20)), pending.endDue(now: .zero + .seconds(20))]
+    #expect(ended == [.parameterUpdate, nil])
+    deadlines.append(pending.deadline)
+    #expect(deadlines == [nil, .zero + .seconds(20), .zero + .seconds(30)])
+    ended = [pending.end(1, of: .parameterUpdate), pending.end(1), pending.endDue(now: .zero + .seconds(99))]
+    #expect(ended == [.parameterUpdate, nil, nil])
+    let isPending = pending.contains(.parameterUpdate)
+    ended = [pending.endFirst(), pending.endFirst()]
+    let isStillPending = pending.contains(.parameterUpdate), count = pending.count
+    #expect(isPending && ended == [.parameterUpdate, nil] && !isStillPending && count == 0)
   }
 
   /// A peer that sends requests and never accepts the answers cannot fill our memory.
