@@ -156,8 +156,14 @@ extension Link {
   @inline(__always) var waitingBearers: ChannelSet {
     var waiting = ChannelSet()
     if bearers.first.bearer.hasPDU(client: client) { waiting.insert(.attribute) }
-    if !bearers.others.isEmpty { addOthers(to: &waiting) }
+    addOtherBearers(to: &waiting)
     return waiting
+  }
+  /// Inlined, because a link that is borrowed for a call is copied.
+  @inline(__always) func addOtherBearers(to waiting: inout ChannelSet) {
+    for index in bearers.others.indices where bearers.others[index].bearer.hasPDU(client: client) {
+      waiting.insert(bearers.others[index].channel)
+    }
   }
 
   @inline(never) private mutating func receiveOnOthers(
@@ -174,10 +180,5 @@ extension Link {
       return bearers.others[index].bearer.nextPDU(into: &output, now: now, client: &client)
     }
     return false
-  }
-  @inline(never) private func addOthers(to waiting: inout ChannelSet) {
-    for index in bearers.others.indices where bearers.others[index].bearer.hasPDU(client: client) {
-      waiting.insert(bearers.others[index].channel)
-    }
   }
 }

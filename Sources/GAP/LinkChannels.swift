@@ -39,6 +39,15 @@ extension Link {
     return waiting
   }
 
+  /// The same with the first bearer's in any case: it is nearly always the one that has something to send.
+  @inline(__always) var candidates: ChannelSet {
+    var candidates = ChannelSet()
+    candidates.insert(.attribute)
+    addOtherBearers(to: &candidates)
+    if protection.manager.hasPDU { candidates.insert(.securityManager) }
+    return candidates
+  }
+
   @inline(never)
   private mutating func receive(securityPDU pdu: Span<UInt8>, now: Instant, chance: inout HostChance) {
     protection.manager.receive(pdu, now: now, using: &chance)

@@ -172,6 +172,10 @@ import SMP
     guard let index = index(of: link) else { return ChannelSet() }
     return links[index].waiting
   }
+  @usableFromInline @inline(__always) func candidates(of link: ConnectionHandle) -> ChannelSet {
+    guard let index = index(of: link) else { return ChannelSet() }
+    return links[index].candidates
+  }
   @usableFromInline @inline(__always) mutating func nextPayload(
     on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> Bool {

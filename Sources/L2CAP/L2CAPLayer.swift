@@ -9,11 +9,16 @@ public protocol L2CAPUpper: ~Copyable {
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant)
   /// The channels of the link on which `nextPayload` appends one now.
   func waiting(of link: ConnectionHandle) -> ChannelSet
+  /// Those, and perhaps others that are tried in vain: cheaper to ask for, before each packet.
+  func candidates(of link: ConnectionHandle) -> ChannelSet
   /// Appends the next payload to send on the channel; false when there is none. `output` has room for the longest
   /// payload of the link's channels.
   mutating func nextPayload(
     on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> Bool
+}
+extension L2CAPUpper where Self: ~Copyable {
+  public func candidates(of link: ConnectionHandle) -> ChannelSet { waiting(of: link) }
 }
 
 /// What L2CAP reports to the layers above.
@@ -71,7 +76,8 @@ public struct L2CAPLayer: ~Copyable {
       aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
     ) -> Bool {
       if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
-      var ready = ready(upper)
+      var ready = upper.candidates(of: handle).intersection(channels.mayCarry)
+      if signaling.hasCommand { ready.insert(.leSignaling) }
       let start = output.byteCount
       Fragmenter.begin(&output)
       while let channel = channels.next(among: ready) {
