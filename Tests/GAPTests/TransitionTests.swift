@@ -15,12 +15,12 @@ import Testing
     other.isActive = true
     try check(
       "scanner.txt",
-      phases: [.off, .settingParameters(scan), .enabling(scan), .on(scan), .disabling] as [Scanner.Phase],
+      phases: [.off, .settingParameters(scan), .enabling(scan), .on(scan), .disabling] as [GAP.Scanner.Phase],
       events: [
         ("a scan is wanted", .go(scan)), ("another scan is wanted", .go(other)), ("no scan is wanted", .go(nil)),
         ("accepted", .accepted(scan)), ("accepted for a scan that is unwanted", .accepted(nil)), ("refused", .refused),
-      ] as [(String, Scanner.Event)]
-    ) { Scanner.move(from: $0, on: $1).map { (name($0.phase), $0.command.map { name($0) }) } }
+      ] as [(String, GAP.Scanner.Event)]
+    ) { GAP.Scanner.move(from: $0, on: $1).map { (name($0.phase), $0.command.map { name($0) }) } }
   }
 
   @Test func advertisingSet() throws {
