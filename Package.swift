@@ -25,22 +25,18 @@ let package = Package(
   products: [
     .executable(name: "bindrune", targets: ["BindruneTool"]),
     .executable(name: "bindruned", targets: ["BindruneDaemon"]),
-    .executable(name: "HeartRateCentral", targets: ["HeartRateCentral"]),
-    .executable(name: "HeartRatePeripheral", targets: ["HeartRatePeripheral"]),
-    .executable(name: "DoorLock", targets: ["DoorLock"]),
-    .executable(name: "DoorLockApp", targets: ["DoorLockApp"]),
     .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
     .library(name: "Bindrune", targets: ["Bindrune"]),
-    .library(name: "Wire", targets: ["BindruneWire"]),
-    .library(name: "HCI", targets: ["HCI"]),
-    .library(name: "L2CAP", targets: ["L2CAP"]),
-    .library(name: "ATT", targets: ["ATT"]),
-    .library(name: "SMP", targets: ["SMP"]),
-    .library(name: "GATT", targets: ["GATT"]),
-    .library(name: "GAP", targets: ["GAP"]),
-    .library(name: "Simulator", targets: ["BindruneSimulator"]),
-    .library(name: "Trace", targets: ["BindruneTrace", "BindruneCapture"]),
-    .library(name: "Replay", targets: ["BindruneReplay"]),
+    .library(name: "BindruneWire", targets: ["BindruneWire"]),
+    .library(name: "BindruneHCI", targets: ["BindruneHCI"]),
+    .library(name: "BindruneL2CAP", targets: ["BindruneL2CAP"]),
+    .library(name: "BindruneATT", targets: ["BindruneATT"]),
+    .library(name: "BindruneSMP", targets: ["BindruneSMP"]),
+    .library(name: "BindruneGATT", targets: ["BindruneGATT"]),
+    .library(name: "BindruneGAP", targets: ["BindruneGAP"]),
+    .library(name: "BindruneSimulator", targets: ["BindruneSimulator"]),
+    .library(name: "BindruneTrace", targets: ["BindruneTrace", "BindruneCapture"]),
+    .library(name: "BindruneReplay", targets: ["BindruneReplay"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -56,74 +52,91 @@ let package = Package(
     .target(
       name: "BindruneToolbox", dependencies: [.product(name: "CryptoExtras", package: "swift-crypto")],
       path: "Sources/Toolbox", swiftSettings: settings),
-    .target(name: "CBluetooth"),
+    .target(name: "CBindruneSystem"),
     .target(
-      name: "BindruneSystem", dependencies: ["CBluetooth", system], path: "Sources/System", swiftSettings: settings),
-    .target(name: "HCI", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
-    .target(name: "L2CAP", dependencies: ["BindruneWire", "HCI", deque, containers], swiftSettings: settings),
-    .target(name: "ATT", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
-    .target(name: "SMP", dependencies: ["BindruneWire", "BindruneToolbox", deque], swiftSettings: settings),
+      name: "BindruneSystem", dependencies: ["CBindruneSystem", system], path: "Sources/System", swiftSettings: settings
+    ),
     .target(
-      name: "GATT",
+      name: "BindruneHCI", dependencies: ["BindruneWire", deque, containers], path: "Sources/HCI",
+      swiftSettings: settings),
+    .target(
+      name: "BindruneL2CAP", dependencies: ["BindruneWire", "BindruneHCI", deque, containers], path: "Sources/L2CAP",
+      swiftSettings: settings),
+    .target(
+      name: "BindruneATT", dependencies: ["BindruneWire", deque, containers], path: "Sources/ATT",
+      swiftSettings: settings),
+    .target(
+      name: "BindruneSMP", dependencies: ["BindruneWire", "BindruneToolbox", deque], path: "Sources/SMP",
+      swiftSettings: settings),
+    .target(
+      name: "BindruneGATT",
       dependencies: [
-        "BindruneWire", "ATT", "BindruneToolbox", deque, containers,
+        "BindruneWire", "BindruneATT", "BindruneToolbox", deque, containers,
         .product(name: "RealModule", package: "swift-numerics"),
       ],
-      swiftSettings: settings),
+      path: "Sources/GATT", swiftSettings: settings),
     .target(
-      name: "GAP",
-      dependencies: ["BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", deque, containers],
-      swiftSettings: settings),
+      name: "BindruneGAP",
+      dependencies: [
+        "BindruneWire", "BindruneToolbox", "BindruneHCI", "BindruneL2CAP", "BindruneATT", "BindruneSMP", "BindruneGATT",
+        deque, containers,
+      ],
+      path: "Sources/GAP", swiftSettings: settings),
     .target(
       name: "BindruneConformance",
-      dependencies: ["CBluetooth", "BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", deque],
+      dependencies: [
+        "CBindruneSystem", "BindruneWire", "BindruneToolbox", "BindruneATT", "BindruneGATT", "BindruneSMP", deque,
+      ],
       path: "Sources/Conformance", swiftSettings: settings),
     .target(
       name: "BindruneSimulator",
       dependencies: [
-        "BindruneWire", "BindruneToolbox", "HCI", deque, containers,
+        "BindruneWire", "BindruneToolbox", "BindruneHCI", deque, containers,
         .product(name: "HeapModule", package: "swift-collections"),
         .product(name: "RealModule", package: "swift-numerics"),
       ],
       path: "Sources/Simulator", swiftSettings: settings),
     .target(
-      name: "BindruneCapture", dependencies: ["BindruneWire", "HCI"], path: "Sources/Capture", swiftSettings: settings),
+      name: "BindruneCapture", dependencies: ["BindruneWire", "BindruneHCI"], path: "Sources/Capture",
+      swiftSettings: settings),
     .target(
       name: "BindruneTrace",
       dependencies: [
-        "BindruneCapture", "BindruneSystem", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT",
-        "GAP", system,
+        "BindruneCapture", "BindruneSystem", "BindruneWire", "BindruneToolbox", "BindruneHCI", "BindruneL2CAP",
+        "BindruneATT", "BindruneSMP", "BindruneGATT", "BindruneGAP", system,
       ],
       path: "Sources/Trace", swiftSettings: settings),
     .target(
       name: "BindruneReplay",
       dependencies: [
-        "BindruneCapture", "BindruneTrace", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT",
-        "GAP",
+        "BindruneCapture", "BindruneTrace", "BindruneWire", "BindruneToolbox", "BindruneHCI", "BindruneL2CAP",
+        "BindruneATT", "BindruneSMP", "BindruneGATT", "BindruneGAP",
       ],
       path: "Sources/Replay", swiftSettings: settings),
     .target(
       name: "BindruneReport",
       dependencies: [
-        "BindruneCapture", "BindruneTrace", "BindruneReplay", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT",
-        "SMP", "GATT", "GAP",
+        "BindruneCapture", "BindruneTrace", "BindruneReplay", "BindruneWire", "BindruneToolbox", "BindruneHCI",
+        "BindruneL2CAP", "BindruneATT", "BindruneSMP", "BindruneGATT", "BindruneGAP",
       ],
       path: "Sources/Report",
       resources: page, swiftSettings: settings),
     .target(
-      name: "BindruneAdapters", dependencies: ["BindruneWire", "BindruneSystem", "CBluetooth", system],
+      name: "BindruneAdapters", dependencies: ["BindruneWire", "BindruneSystem", "CBindruneSystem", system],
       path: "Sources/Adapters", swiftSettings: settings),
     .target(
       name: "BindruneTransport",
       dependencies: [
-        "BindruneWire", "HCI", "BindruneCapture", "BindruneSystem", "BindruneAdapters", "CBluetooth", system,
+        "BindruneWire", "BindruneHCI", "BindruneCapture", "BindruneSystem", "BindruneAdapters", "CBindruneSystem",
+        system,
       ] + nio,
       path: "Sources/Transport", swiftSettings: settings),
     .target(
       name: "Bindrune",
       dependencies: [
-        "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneSystem", "BindruneAdapters",
-        "BindruneTransport", "BindruneSimulator", system, .product(name: "Logging", package: "swift-log"),
+        "BindruneGAP", "BindruneSMP", "BindruneGATT", "BindruneATT", "BindruneL2CAP", "BindruneHCI", "BindruneWire",
+        "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneSimulator", system,
+        .product(name: "Logging", package: "swift-log"),
       ] + nio,
       swiftSettings: settings),
     // What a tool needs of the daemon: it links no broker for that.
@@ -133,27 +146,26 @@ let package = Package(
     .target(
       name: "BindruneBroker",
       dependencies: [
-        "BindruneControl", "Bindrune", "GATT", "ATT", "HCI", "BindruneSystem", "BindruneAdapters", "BindruneTransport",
-        "BindruneWire", "CBluetooth", deque, system,
-        .product(name: "Logging", package: "swift-log"),
-        .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+        "BindruneControl", "Bindrune", "BindruneGATT", "BindruneATT", "BindruneHCI", "BindruneSystem",
+        "BindruneAdapters", "BindruneTransport", "BindruneWire", "CBindruneSystem", deque, system,
+        .product(name: "Logging", package: "swift-log"), .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
       ] + nio,
       path: "Sources/Broker", swiftSettings: settings),
-    .target(name: "CCoreBluetooth"),
+    .target(name: "CBindruneCoreBluetooth"),
     .target(
       name: "CoreBluetooth",
       dependencies: [
-        "BindruneBroker", "BindruneSystem", "BindruneTransport", "GATT", "BindruneWire", "CCoreBluetooth",
+        "BindruneBroker", "BindruneSystem", "BindruneTransport", "BindruneGATT", "BindruneWire",
+        "CBindruneCoreBluetooth",
       ],
       swiftSettings: facade),
     .executableTarget(
       name: "BindruneTool",
       dependencies: [
-        "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneSystem", "BindruneAdapters",
-        "BindruneTransport", "BindruneControl", "BindruneSimulator",
-        "BindruneConformance", "BindruneCapture", "BindruneTrace", "BindruneReplay", "BindruneReport",
-        system,
-        .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        "Bindrune", "BindruneGAP", "BindruneSMP", "BindruneGATT", "BindruneATT", "BindruneL2CAP", "BindruneHCI",
+        "BindruneWire", "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneControl",
+        "BindruneSimulator", "BindruneConformance", "BindruneCapture", "BindruneTrace", "BindruneReplay",
+        "BindruneReport", system, .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       path: "Sources/Tool", resources: course, swiftSettings: settings),
@@ -195,8 +207,8 @@ let package = Package(
     .executableTarget(
       name: "Workbench",
       dependencies: [
-        "GAP", "GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneWire", "BindruneToolbox", "BindruneSimulator",
-        "BindruneTrace", "BindruneCapture",
+        "BindruneGAP", "BindruneGATT", "BindruneATT", "BindruneSMP", "BindruneL2CAP", "BindruneHCI", "BindruneWire",
+        "BindruneToolbox", "BindruneSimulator", "BindruneTrace", "BindruneCapture",
       ],
       path: "Examples/Workbench", swiftSettings: [.treatAllWarnings(as: .error)]),
 
@@ -205,10 +217,11 @@ let package = Package(
       name: "InteropCentral", dependencies: ["Bindrune"],
       path: "Tests/Interop/Central", swiftSettings: settings),
     .executableTarget(
-      name: "InteropPeripheral", dependencies: ["Bindrune", "GATT"],
+      name: "InteropPeripheral", dependencies: ["Bindrune", "BindruneGATT"],
       path: "Tests/Interop/Peripheral", swiftSettings: settings),
     .executableTarget(
-      name: "InteropSecurity", dependencies: ["Bindrune", "GATT", "SMP"], path: "Tests/Interop/Security",
+      name: "InteropSecurity", dependencies: ["Bindrune", "BindruneGATT", "BindruneSMP"],
+      path: "Tests/Interop/Security",
       swiftSettings: settings),
     .executableTarget(
       name: "InteropGAP", dependencies: ["Bindrune"], path: "Tests/Interop/GAP", swiftSettings: settings),
@@ -226,21 +239,24 @@ let package = Package(
     .target(
       name: "TestSupport",
       dependencies: [
-        "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "BindruneSimulator",
+        "BindruneWire", "BindruneToolbox", "BindruneHCI", "BindruneL2CAP", "BindruneATT", "BindruneSMP", "BindruneGATT",
+        "BindruneGAP", "BindruneSimulator",
       ] + nio,
       path: "Tests/TestSupport", swiftSettings: settings),
     .testTarget(
-      name: "WireTests", dependencies: ["BindruneWire", "ATT", "HCI", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "ToolboxTests", dependencies: ["BindruneToolbox", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "HCITests", dependencies: ["HCI", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "L2CAPTests", dependencies: ["L2CAP", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "ATTTests", dependencies: ["ATT", "TestSupport"], swiftSettings: settings),
-    .testTarget(
-      name: "SMPTests", dependencies: ["SMP", "BindruneToolbox", "BindruneWire", "TestSupport"],
+      name: "WireTests", dependencies: ["BindruneWire", "BindruneATT", "BindruneHCI", "TestSupport"],
       swiftSettings: settings),
-    .testTarget(name: "GATTTests", dependencies: ["GATT", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "ToolboxTests", dependencies: ["BindruneToolbox", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "HCITests", dependencies: ["BindruneHCI", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "L2CAPTests", dependencies: ["BindruneL2CAP", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "ATTTests", dependencies: ["BindruneATT", "TestSupport"], swiftSettings: settings),
     .testTarget(
-      name: "GAPTests", dependencies: ["GAP", "SMP", "BindruneToolbox", "TestSupport"], swiftSettings: settings),
+      name: "SMPTests", dependencies: ["BindruneSMP", "BindruneToolbox", "BindruneWire", "TestSupport"],
+      swiftSettings: settings),
+    .testTarget(name: "GATTTests", dependencies: ["BindruneGATT", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "GAPTests", dependencies: ["BindruneGAP", "BindruneSMP", "BindruneToolbox", "TestSupport"],
+      swiftSettings: settings),
     .testTarget(
       name: "SystemTests", dependencies: ["BindruneSystem", system, "TestSupport"], swiftSettings: settings),
     .testTarget(
@@ -250,75 +266,80 @@ let package = Package(
     .testTarget(
       name: "TransportTests",
       dependencies: [
-        "BindruneTransport", "BindruneAdapters", "BindruneSystem", "BindruneCapture", "HCI", system, "TestSupport",
+        "BindruneTransport", "BindruneAdapters", "BindruneSystem", "BindruneCapture", "BindruneHCI", system,
+        "TestSupport",
       ] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "TraceTests",
       dependencies: [
-        "BindruneTrace", "BindruneCapture", "BindruneToolbox", "BindruneWire", "HCI", "L2CAP", "TestSupport",
+        "BindruneTrace", "BindruneCapture", "BindruneToolbox", "BindruneWire", "BindruneHCI", "BindruneL2CAP",
+        "TestSupport",
       ],
       swiftSettings: settings),
     .testTarget(
       name: "ReplayTests",
       dependencies: [
         "BindruneReplay", "BindruneTrace", "BindruneCapture", "BindruneSimulator", "BindruneToolbox", "BindruneWire",
-        "GAP",
-        "GATT", "ATT", "SMP", "HCI", "TestSupport",
+        "BindruneGAP", "BindruneGATT", "BindruneATT", "BindruneSMP", "BindruneHCI", "TestSupport",
       ],
       swiftSettings: settings),
     .testTarget(
       name: "ReportTests",
       dependencies: [
-        "BindruneReport", "BindruneTrace", "BindruneCapture", "BindruneToolbox", "BindruneWire", "HCI",
+        "BindruneReport", "BindruneTrace", "BindruneCapture", "BindruneToolbox", "BindruneWire", "BindruneHCI",
       ],
       swiftSettings: settings),
     .testTarget(
       name: "SimulatorTests", dependencies: ["BindruneSimulator", "BindruneToolbox", "TestSupport"],
       swiftSettings: settings),
     .testTarget(
-      name: "ScenarioTests", dependencies: ["GAP", "SMP", "BindruneSimulator", "TestSupport"],
+      name: "ScenarioTests", dependencies: ["BindruneGAP", "BindruneSMP", "BindruneSimulator", "TestSupport"],
       swiftSettings: settings),
     .testTarget(
       name: "BindruneTests",
       dependencies: [
-        "Bindrune", "BondWriter", "GAP", "SMP", "GATT", "HCI", "BindruneSystem", "BindruneAdapters",
-        "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport", system,
+        "Bindrune", "BondWriter", "BindruneGAP", "BindruneSMP", "BindruneGATT", "BindruneHCI", "BindruneSystem",
+        "BindruneAdapters", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport", system,
       ] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "BrokerTests",
       dependencies: [
-        "BindruneBroker", "BindruneControl", "Bindrune", "GATT", "BindruneSystem", "BindruneAdapters",
+        "BindruneBroker", "BindruneControl", "Bindrune", "BindruneGATT", "BindruneSystem", "BindruneAdapters",
         "BindruneTransport", "BindruneWire", system, "TestSupport",
       ] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "CoreBluetoothTests",
-      dependencies: ["CoreBluetooth", "BindruneBroker", "BindruneTransport", "Bindrune", "GATT", "TestSupport"] + nio,
+      dependencies: ["CoreBluetooth", "BindruneBroker", "BindruneTransport", "Bindrune", "BindruneGATT", "TestSupport"]
+        + nio,
       swiftSettings: settings),
     .testTarget(
       name: "ToolTests",
       dependencies: [
-        "BindruneTool", "Bindrune", "GAP", "SMP", "HCI", "BindruneTransport", "BindruneSimulator", "BindruneCapture",
-        "BindruneTrace", "BindruneWire", "TestSupport",
+        "BindruneTool", "Bindrune", "BindruneGAP", "BindruneSMP", "BindruneHCI", "BindruneTransport",
+        "BindruneSimulator", "BindruneCapture", "BindruneTrace", "BindruneWire", "TestSupport",
       ] + nio,
       swiftSettings: settings),
-    .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "VectorTests", dependencies: ["BindruneWire", "BindruneATT", "TestSupport"], swiftSettings: settings),
     .testTarget(
       name: "ConformanceTests",
-      dependencies: ["BindruneConformance", "BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", "TestSupport"],
+      dependencies: [
+        "BindruneConformance", "BindruneWire", "BindruneToolbox", "BindruneATT", "BindruneGATT", "BindruneSMP",
+        "TestSupport",
+      ],
       swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
     // The course and the first pages of the catalogues: their code, and the pages that show it.
     .testTarget(
       name: "CourseTests",
       dependencies: [
-        "BindruneTool", "GAP", "GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneWire", "BindruneToolbox",
-        "BindruneSimulator", "BindruneTrace", "BindruneCapture", "BindruneConformance", "BindruneSystem",
-        "BindruneAdapters", "BindruneTransport", "BindruneControl", "BindruneReplay", "BindruneReport", "Bindrune",
-        "BindruneBroker",
-        "CoreBluetooth", "TestSupport", system,
+        "BindruneTool", "BindruneGAP", "BindruneGATT", "BindruneATT", "BindruneSMP", "BindruneL2CAP", "BindruneHCI",
+        "BindruneWire", "BindruneToolbox", "BindruneSimulator", "BindruneTrace", "BindruneCapture",
+        "BindruneConformance", "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneControl",
+        "BindruneReplay", "BindruneReport", "Bindrune", "BindruneBroker", "CoreBluetooth", "TestSupport", system,
       ],
       swiftSettings: settings),
   ],

@@ -9,7 +9,10 @@ let package = Package(
   targets: [
     .executableTarget(
       name: "Bench",
-      dependencies: ["HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "Simulator", "Bindrune", "Trace"].map {
+      dependencies: [
+        "BindruneHCI", "BindruneL2CAP", "BindruneATT", "BindruneSMP", "BindruneGATT", "BindruneGAP",
+        "BindruneSimulator", "Bindrune", "BindruneTrace",
+      ].map {
         .product(name: $0, package: "bindrune")
       },
       swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)]),
@@ -17,7 +20,8 @@ let package = Package(
       name: "FacadeBench", dependencies: ["CoreBluetooth", "Bindrune"].map { .product(name: $0, package: "bindrune") }),
     // By the wall clock, with threads: not for callgrind, and not built with Bench.
     .executableTarget(
-      name: "HostBench", dependencies: ["Bindrune", "Simulator"].map { .product(name: $0, package: "bindrune") }),
+      name: "HostBench",
+      dependencies: ["Bindrune", "BindruneSimulator"].map { .product(name: $0, package: "bindrune") }),
   ],
   swiftLanguageModes: [.v6]
 )

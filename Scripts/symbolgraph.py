@@ -11,7 +11,7 @@ root = pathlib.Path(__file__).resolve().parent.parent
 def symbols(modules, folder=str(root / ".build/debug/Modules"), more=()):
     """(module, symbol) for each public symbol of the modules, without what Swift makes by itself."""
     target = json.loads(subprocess.check_output(["swiftc", "-print-target-info"]))["target"]["unversionedTriple"]
-    flags = ["-I", str(root / "Sources/CCoreBluetooth/include"), *more]
+    flags = ["-I", str(root / "Sources/CBindruneCoreBluetooth/include"), *more]
     for module_map in sorted(root.glob(".build/checkouts/*/Sources/*/include/module.modulemap")):
         if re.search(r"/(CNIO|CCrypto|CSystem|_Atomics|_NumericsShims)", str(module_map)):
             flags += ["-Xcc", f"-fmodule-map-file={module_map}", "-I", str(module_map.parent)]

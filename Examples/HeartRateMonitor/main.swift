@@ -1,7 +1,7 @@
 // The heart rate of the first sensor in reach:  swift run HeartRateMonitor hci0
 import Bindrune
 import BindruneWire
-import GATT
+import BindruneGATT
 
 let host = try await BluetoothHost.open(CommandLine.arguments.dropFirst().first ?? "hci0")
 for try await advertisement in host.scan(services: ["180D"]) {

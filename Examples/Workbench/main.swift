@@ -1,15 +1,15 @@
 // The workbench of the course: `swift run Workbench`. It imports all layers. Replace what is between the two lines.
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneSimulator
 import BindruneToolbox
 import BindruneTrace
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 // ---------------------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 import BindruneSystem
-import CBluetooth
+import CBindruneSystem
 import Glibc
 import SystemPackage
 

@@ -1,6 +1,6 @@
 import BindruneSystem
 import BindruneWire
-import CBluetooth
+import CBindruneSystem
 import Glibc
 import SystemPackage
 

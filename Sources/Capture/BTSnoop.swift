@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// The btsnoop file format, version 1. All numbers are big-endian. Wireshark, `btmon` and hcidump read it.
 ///

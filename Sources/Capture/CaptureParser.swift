@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// What parsing found at the current place.
 public enum CaptureStep: BitwiseCopyable, Sendable {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// One record of a trace file, or of Linux's HCI monitor: what it holds, when it was recorded, and where its octets
 /// are.

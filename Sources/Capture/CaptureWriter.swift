@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Writes a trace: octets that the caller puts into a file.
 ///

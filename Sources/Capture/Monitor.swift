@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // A read from the socket of Linux's HCI monitor: opcode, adapter and length, in the machine's byte order, then the
 // data. The socket has no times in its records: its reader sets them.

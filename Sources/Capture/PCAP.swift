@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// The first four octets of a pcap file.
 struct PCAPMagic {

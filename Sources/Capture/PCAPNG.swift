@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// An interface of a pcapng section.
 struct PCAPInterface: BitwiseCopyable, Sendable {

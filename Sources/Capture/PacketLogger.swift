@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Apple's PacketLogger: a length, the time in seconds and microseconds, a type octet, the packet; the length counts all
 // but itself. Numbers are big-endian in older files, little-endian in newer ones; nothing says which.

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 extension CaptureRecord {
   /// The packet in a frame of the three-wire transport (Vol 4, Part D, §4.1) or of the BlueCore Serial Protocol, whose

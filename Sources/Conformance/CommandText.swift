@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneWire
 import FoundationEssentials
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 // Commands in the syntax of scripts, as sent over a control connection.
 

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// A GATT database from a JSON file: exactly as written, nothing added. `Fixtures/Scripts/FORMAT.md` defines its
 /// contents.

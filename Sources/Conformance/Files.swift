@@ -1,5 +1,5 @@
 import FoundationEssentials
-import GATT
+import BindruneGATT
 
 /// A script on disk.
 public struct ScriptFile: Sendable {

@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import SMP
+import BindruneSMP
 
 /// A function of pairing that a script computes with: Vol 3, Part H, §2.2. The tester knows what its script says, and
 /// its own private key; nothing comes from the stack under test but its PDUs.

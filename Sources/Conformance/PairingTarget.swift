@@ -1,7 +1,7 @@
 import BindruneToolbox
 import BindruneWire
 import DequeModule
-import SMP
+import BindruneSMP
 
 /// Our own Security Manager under test: one channel 0x0006, in virtual time, without a controller.
 ///

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// The result of a script.
 public struct Verdict: Sendable, Equatable {

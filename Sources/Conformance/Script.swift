@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneToolbox
 import BindruneWire
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 /// The channel that a script's PDUs belong to. Vol 3, Part A, §2.1.
 public enum Channel: String, Sendable, CaseIterable {

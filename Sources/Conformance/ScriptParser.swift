@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 // The lines of a script, one after another. Each function parses from the scanner's position.
 

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// Any stack under test, over a socket that carries its PDUs of one channel, in real time.
 /// `Fixtures/Scripts/FORMAT.md`.

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 /// Our stack on a socket, for testers: the other end of `SocketTarget`. One bearer, or one Security Manager channel, at
 /// a time, in real time.

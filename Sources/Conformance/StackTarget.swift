@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneToolbox
 import BindruneWire
 import DequeModule
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 /// Our own stack under test: a bearer with a GATT server and a GATT client on it, in virtual time, without a
 /// controller.

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 /// A stack under test, as a tester sees it: one ATT bearer, or one Security Manager channel, and commands besides.
 ///

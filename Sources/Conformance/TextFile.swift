@@ -1,4 +1,4 @@
-import CBluetooth
+import CBindruneSystem
 import Glibc
 
 /// The text of a file of foreign origin.

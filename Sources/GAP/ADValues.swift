@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // The less common AD types, by name: each property reads and writes a structure of `other`. Core Specification
 // Supplement, Part A. For types whose formats other specifications define (mesh, BIGInfo, 3D, electronic shelf labels,

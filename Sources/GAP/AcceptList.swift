@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # AcceptList
 /// **Overview**: the controller's Filter Accept List, as far as it is known: Vol 4, Part E, §7.8.14 – §7.8.17.

@@ -1,6 +1,6 @@
 import BindruneWire
 import DequeModule
-import HCI
+import BindruneHCI
 
 /// # Advertiser
 /// **Overview**: everything that a host advertises at once: its advertising sets, with one state machine each.

@@ -1,6 +1,6 @@
 import BasicContainers
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Advertisements of the application. Vol 3, Part C, §9.1.1, §9.2, §9.3.
 extension HostCore {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// One of several advertisements of a host; the caller assigns the number. In the controller it is an advertising set:
 /// Vol 4, Part E, §7.8.53.

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # AdvertisingSet
 /// **Overview**: brings one advertising set of the controller to its target, which may change at any time. With the

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// What can be set only while a set is off: the parameters of one command, legacy or extended. Vol 4, Part E, §7.8.5,
 /// §7.8.53.

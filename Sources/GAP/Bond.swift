@@ -1,7 +1,7 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 
 /// All that two devices keep of each other after they have paired. Vol 3, Part C, §9.4.4, §14.1.
 ///

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneToolbox
 import BindruneWire
-import GATT
-import HCI
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 // The bonds: those that the application brings, those that pairings make, and what clients leave in them. Vol 3, Part
 // C, §9.4, §10; Decisions 0048, 0060.

@@ -1,7 +1,7 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 
 extension Bond {
   /// The bond as octets, to be stored: its keys too. They begin with the number of their format.

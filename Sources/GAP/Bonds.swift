@@ -1,5 +1,5 @@
 import BindruneWire
-import SMP
+import BindruneSMP
 
 /// The bonds of a host, the longest unused first, and the pairings that peers have failed.
 struct Bonds {

@@ -1,8 +1,8 @@
 import BasicContainers
 import BindruneToolbox
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 
 /// A bond whose place a pairing would take. Who consents accepts the peer as that device from now on: a stranger can
 /// use a bonded device's address, and distribute its identity. Decision 0060.

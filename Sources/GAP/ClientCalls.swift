@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 // The application's calls to the GATT client of a link. Vol 3, Part G, §4.
 extension HostCore {

@@ -1,6 +1,6 @@
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 /// Commands of the application that have not been answered.
 struct ApplicationCommands {

@@ -1,7 +1,7 @@
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 // Requests to connect. Vol 3, Part C, §9.3.
 extension HostCore {

@@ -1,7 +1,7 @@
 import BindruneWire
 import DequeModule
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 /// # Connections
 /// **Overview**: serves all connection requests with the controller's single attempt to connect.

@@ -1,6 +1,6 @@
 import BasicContainers
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // What the controller says, and which part of the host it is for: indications of HCI, ends of commands, events.
 extension HostCore {

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneToolbox
 import BindruneWire
-import GATT
-import HCI
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 // The encryption of links by the controller, with the keys of pairings and bonds, and what it permits. Vol 3, Part C,
 // §10; Decisions 0048, 0059.

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 /// The properties of a host. The driver provides identity and randomness.
 public struct HostConfiguration: Sendable {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// A link, for its lifetime: a connection handle is reused, this number is not.
 public struct LinkID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {

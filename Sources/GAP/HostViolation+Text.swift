@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 extension HostViolation {
   /// For a log: the violator, the violation and the consequence, as a clause without a full stop.

@@ -1,7 +1,7 @@
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 // Identities: peers' private addresses, and ours. Vol 3, Part C, §10.7.
 extension HostCore {

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// What a function of the host remembers of a link while it changes other parts of the host.
 struct LinkFacts: BitwiseCopyable {

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// A bearer of a link.
 struct LinkBearer: ~Copyable {

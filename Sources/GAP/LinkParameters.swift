@@ -1,6 +1,6 @@
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// Parameters for a link, as a range from which the central chooses. Vol 3, Part C, §12.3; Vol 4, Part E, §7.8.18.
 public struct ConnectionParameterRange: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {

@@ -1,9 +1,9 @@
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// What the controllers of a link, or its hosts, are busy with.
 enum LinkProcedure: BitwiseCopyable {

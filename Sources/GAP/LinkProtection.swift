@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneToolbox
 import BindruneWire
-import GATT
-import HCI
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 /// What a pairing asks the user, or shows. Vol 3, Part H, §2.3.5.
 public enum PairingQuestion: BitwiseCopyable, Sendable, Equatable {

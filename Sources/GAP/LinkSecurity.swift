@@ -1,6 +1,6 @@
 import BindruneWire
-import GATT
-import SMP
+import BindruneGATT
+import BindruneSMP
 
 /// What protects a link now. Vol 3, Part C, §10.2.1.
 public struct LinkSecurity: BitwiseCopyable, Sendable, Hashable {

@@ -1,7 +1,7 @@
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 /// The requests that await the answer to a command about a link: those of one kind share an answer.
 struct LinkRequests {

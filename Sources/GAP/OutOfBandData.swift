@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import SMP
+import BindruneSMP
 
 // What devices that pair tell each other out of band, as AD structures: an NFC tag or a printed code has them. Core
 // Specification Supplement, Part A; Vol 3, Part H, §2.3.5.4, §2.3.5.6.4.

@@ -1,9 +1,9 @@
 import BasicContainers
 import BindruneToolbox
 import BindruneWire
-import GATT
-import HCI
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 // The pairing of links over channel 0x0006: calls, questions and answers, and how it ends. Vol 3, Part C, §10; Decision
 // 0048. `Encryption` encrypts with the keys, `BondKeeping` keeps them.

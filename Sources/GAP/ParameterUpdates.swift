@@ -1,8 +1,8 @@
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 
 /// An update of a link's connection parameters that we have started, or accepted, and that has not ended: a procedure
 /// of the link.

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A peer's identity in this host: made from the address by which it became known, and kept when the peer changes that
 /// address, or when a link learns its peer's identity later. Programs index what they keep of a peer by it.

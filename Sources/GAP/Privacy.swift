@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// An Identity Resolving Key: it recognizes the private addresses of its device. Vol 3, Part H, §2.4.2.1.
 public struct IdentityResolvingKey: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # Privacy
 /// **Overview**: our own private address, and the controller's resolving list: both can change only while nothing

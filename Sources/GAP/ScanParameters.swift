@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A caller's scan. The caller chooses the number; several scans run concurrently.
 public struct ScanID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// How the controller should scan, for all callers together.
 struct ControllerScan: BitwiseCopyable, Equatable {

@@ -1,6 +1,6 @@
 import BasicContainers
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Scans of the application and what they hear. Vol 3, Part C, §9.2; Vol 6, Part B, §4.4.3.
 extension HostCore {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// One complete PDU that the controller has heard: an advertisement or a scan response.
 struct AdvertisementReport: BitwiseCopyable {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 
 // The application's calls to the GATT server. Vol 3, Part G, §4.
 extension HostCore {

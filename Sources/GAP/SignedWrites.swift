@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneToolbox
 import BindruneWire
-import GATT
-import HCI
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 /// What came of a signed write.
 public enum SignedWriteAnswer: BitwiseCopyable, Sendable, Equatable {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # Suspendable
 /// **Overview**: a machine that uses our address on the air: Scanner, AdvertisingSet, Connections. A controller changes

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 
 // What the layers above HCI say: the effects of L2CAP, bearers, clients and the server.
 extension HostCore {

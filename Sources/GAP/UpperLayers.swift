@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BasicContainers
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// The layers above L2CAP: ATT's bearers, GATT's clients and the one server.
 @usableFromInline struct UpperLayers: ~Copyable, L2CAPUpper {

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// Names a bonded client across its connections. The caller chooses the numbers: GAP uses the client's `PeerID`.

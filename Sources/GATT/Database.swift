@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// The attributes of a server: the table that GATT is. Vol 3, Part G, §2.6; Vol 3, Part F, §3.2.

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// Builds a `Database`, or services to be inserted into one, service by service.

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// The Database Hash: 128 bits that change whenever services, includes, characteristics or descriptors do. Vol 3, Part

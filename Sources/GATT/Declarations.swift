@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// What can be done with a characteristic's value. Vol 3, Part G, §3.3.1.1.

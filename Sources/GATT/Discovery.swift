@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// Discovers a server's attributes in as few round trips as the Specification allows.

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// One request of a caller, waiting or active, and its progress.

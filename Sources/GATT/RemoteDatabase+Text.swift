@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// # The text of a database

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// Handles from `first` to `last`, both included. 1 ≤ first ≤ last; the client passes any range on, and the server

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 
 /// A caller's name for its request; it returns in exactly one `ClientEffect.completed`.

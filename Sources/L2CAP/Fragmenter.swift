@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # Fragmenter
 /// **Overview**: cuts the frames of one link into ACL packets of the length that the controller accepts (Vol 3, Part A,

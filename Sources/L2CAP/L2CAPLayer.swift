@@ -1,7 +1,7 @@
 import BasicContainers
 import BindruneWire
 import DequeModule
-import HCI
+import BindruneHCI
 
 /// The layers above L2CAP, on the channels given to `L2CAPLayer.open`.
 public protocol L2CAPUpper: ~Copyable {

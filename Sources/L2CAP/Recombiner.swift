@@ -1,6 +1,6 @@
 import BasicContainers
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// The result of one ACL packet. Both can occur: a first fragment ends an incomplete frame, and may itself be whole.
 public struct Recombined: Sendable {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// The code of a signaling command. Vol 3, Part A, §4, Table 4.2.
 public struct SignalCode: OpenNumber, ExpressibleByIntegerLiteral {

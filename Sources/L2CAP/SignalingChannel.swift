@@ -1,7 +1,7 @@
 import BasicContainers
 import BindruneWire
 import DequeModule
-import HCI
+import BindruneHCI
 
 /// How our request for other connection parameters ended.
 public enum ParameterUpdateOutcome: BitwiseCopyable, Sendable, Equatable {

@@ -1,8 +1,8 @@
 import BindruneToolbox
 import BindruneWire
-import GAP
-import HCI
-import SMP
+import BindruneGAP
+import BindruneHCI
+import BindruneSMP
 
 /// # PairingPeer
 /// **Overview**: the recorded peer of a pairing, for a host with other random numbers. Vol 3, Part H, §2.3.5.

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 /// # RebuiltDatabase
 /// **Overview**: the GATT database of the recorded host, as far as the trace shows it: what its answers to discovery,

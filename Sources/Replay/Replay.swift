@@ -1,6 +1,6 @@
 import BindruneCapture
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Puts our host in the place of the one that recorded a trace, and compares what the two send.
 ///

@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// An HCI packet of a trace, kept: a replay looks ahead.
 public struct ReplayPacket: Sendable, Equatable {

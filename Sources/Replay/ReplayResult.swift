@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 
 /// A way in which two correct hosts may differ, which a replay therefore does not count as a divergence.
 public enum ReplayFreedom: String, Sendable, CaseIterable {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 
 // Our host as a client: the application's operations, inferred from the recorded requests.
 extension ReplayRun {

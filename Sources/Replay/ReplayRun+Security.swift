@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneToolbox
 import BindruneWire
-import GAP
-import HCI
-import L2CAP
-import SMP
+import BindruneGAP
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// The pairing of a link, as far as the trace has come.
 struct PairingWatch {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 
 // Our host as a server: the application's values and answers, taken from the recorded responses.
 extension ReplayRun {

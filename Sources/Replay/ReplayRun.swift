@@ -1,13 +1,13 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneToolbox
 import BindruneTrace
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// # ReplayRun
 /// **Overview**: one adapter's trace, played to one `HostCore`.

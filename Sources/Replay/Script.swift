@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import HCI
-import L2CAP
-import SMP
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// The kinds of packets that a host sends on a link; each is compared in its own order.
 public enum ReplayStream: String, Sendable, CaseIterable {

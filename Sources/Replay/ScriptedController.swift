@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # ScriptedController
 /// **Overview**: answers the commands of our host in the place of the recorded controller.

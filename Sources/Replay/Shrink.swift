@@ -1,4 +1,4 @@
-import HCI
+import BindruneHCI
 
 /// # Shrink
 /// **Overview**: the shortest part of a trace that still shows its first divergence, by delta debugging.

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 /// # ReportAttributes
 /// **Overview**: the attributes of each server that a trace shows, as its clients discover them, and where the values

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 
 /// A connection of the trace.
 struct ReportLink {

@@ -1,7 +1,7 @@
 import BindruneTrace
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 
 /// # ReportPairings
 /// **Overview**: each pairing of a trace as a story: who proposes what, which method follows, which keys are exchanged,

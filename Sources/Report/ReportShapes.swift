@@ -1,6 +1,6 @@
 import BindruneTrace
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// # ReportShapes
 /// **Overview**: the byte maps of all packets, each distinct one once.

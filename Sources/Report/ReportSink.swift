@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import HCI
-import L2CAP
-import SMP
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// One record as the page shows it.
 struct ReportRow {

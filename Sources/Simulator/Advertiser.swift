@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// One advertiser: the legacy commands' own, or an advertising set. Vol 6, Part B, §4.4.2.
 struct Advertiser {

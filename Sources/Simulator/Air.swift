@@ -1,6 +1,6 @@
 import BasicContainers
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Controllers within one radio's reach, and the air between them: any number of hosts can be tested in one process,
 /// with links that lose packets and end, independently of real time.

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Advertising, scanning and initiating: how two controllers find each other. Vol 6, Part B, §4.4.
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Link layer control procedures: how an end reacts to a control PDU. Vol 6, Part B, §5.1.
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Encryption of links. Vol 6, Part B, §5.1.3.
 //

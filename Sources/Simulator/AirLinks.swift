@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Links: connection events, acknowledgement, data in both directions, control PDUs, and how a link ends.
 // Vol 6, Part B, §4.5 and §5.1.

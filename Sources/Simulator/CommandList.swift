@@ -1,7 +1,7 @@
 // Written by Scripts/messages from the declarations of the messages: do not edit.
 
 import BindruneWire
-import HCI
+import BindruneHCI
 
 extension VirtualController {
   /// Executes a command. The compiler demands that each one is `Simulated`.

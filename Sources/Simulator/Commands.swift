@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A command that the simulated controller supports. `Scripts/messages` writes `perform`, which runs it.
 protocol Simulated: HCICommand {

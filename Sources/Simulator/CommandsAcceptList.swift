@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // The Filter Accept List. Vol 4, Part E, §7.8.14 – §7.8.17.
 

@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Commands of encryption: the central's host starts it, the peripheral's host provides its key.
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Extended advertising: the checks and settings of each command. Vol 4, Part E, §7.8.52 – §7.8.60. AirAdvertising.swift
 // performs it.

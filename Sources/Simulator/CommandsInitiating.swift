@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Initiating: the checks and settings of each command. Vol 4, Part E, §7.8.12, §7.8.13, §7.8.66. AirAdvertising.swift
 // performs it.

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Legacy advertising: the checks and settings of each command. Vol 4, Part E, §7.8.5 – §7.8.9. AirAdvertising.swift
 // performs it.

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Commands for a link. They queue LL control PDUs at its end, and the air serves the link after the answer.
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // The modulation of a link. Vol 4, Part E, §7.8.47 – §7.8.49; Vol 6, Part B, §5.1.10.
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // The resolving list. Vol 4, Part E, §7.8.38 – §7.8.45, §7.8.77.
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Scanning, legacy and extended: the checks and settings of each command. Vol 4, Part E, §7.8.10, §7.8.11, §7.8.64,
 // §7.8.65. AirAdvertising.swift performs it.

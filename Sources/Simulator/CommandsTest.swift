@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // Direct test mode: a transmitter sends reference packets on one channel, a receiver counts those that it hears. Vol 6,
 // Part F; Vol 4, Part E, §7.8.28 – §7.8.30. Single packets are not simulated: the end of either test determines their

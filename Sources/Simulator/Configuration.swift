@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A controller on one `Air`.
 public struct ControllerID: BitwiseCopyable, Sendable, Hashable, Comparable, CustomStringConvertible {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Flow control of data towards the host. Vol 4, Part E, §4.2.
 ///

@@ -2,7 +2,7 @@ import BasicContainers
 import BindruneToolbox
 import BindruneWire
 import DequeModule
-import HCI
+import BindruneHCI
 
 /// A link of an `Air`; the index of a link that has ended is reused with a new generation.
 struct LinkID: BitwiseCopyable, Sendable, Equatable {

@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A device that was heard: its address on the air, and the identity address that the resolving list resolves it to.
 struct Identified: BitwiseCopyable, Equatable {

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// An address on the air: TxAdd or RxAdd, and 48 bits. Vol 6, Part B, §1.3.
 struct AirAddress: BitwiseCopyable, Equatable {

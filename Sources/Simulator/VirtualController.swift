@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// The state that controllers share: the schedule, the links, and the radio.
 struct Medium: ~Copyable {

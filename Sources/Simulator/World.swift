@@ -1,6 +1,6 @@
 import BasicContainers
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A Bluetooth host, as a controller sees it: packets in, packets out, and a deadline.
 public protocol HCIHost: ~Copyable {

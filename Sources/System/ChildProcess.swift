@@ -1,4 +1,4 @@
-import CBluetooth
+import CBindruneSystem
 import Glibc
 import SystemPackage
 

@@ -1,8 +1,8 @@
-import CBluetooth
+import CBindruneSystem
 import Glibc
 import SystemPackage
 
-/// How all modules make descriptors: by the functions of CBluetooth. Each is closed in programs that this process
+/// How all modules make descriptors: by the functions of CBindruneSystem. Each is closed in programs that this process
 /// starts, from its first moment: a flag that is set afterwards comes too late for a child that another thread starts
 /// in between, and then a socket stays open after the process that it belongs to, as the app's does for bindruned.
 ///

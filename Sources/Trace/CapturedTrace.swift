@@ -1,6 +1,6 @@
 import BindruneCapture
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A whole trace in memory, at most ``mostOctets`` of packets: for work that needs more than one look at it.
 public struct CapturedTrace: CaptureSink, Sendable {

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
-import L2CAP
-import SMP
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// What ``TraceStatistics`` counts of one connection.
 public struct ConnectionStatistics: Sendable {

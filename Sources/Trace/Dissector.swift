@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// Receives a trace: its records, and the frames that their fragments make.
 public protocol TraceSink: ~Copyable {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import HCI
-import L2CAP
-import SMP
+import BindruneGAP
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 extension Explanation {
   /// The explanation of `octets`, at most 65,535 of them (traps otherwise). Without `form` the first of

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import HCI
-import L2CAP
-import SMP
+import BindruneGAP
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// A field whose bits have names of their own.
 protocol NamedBits: WireValue {

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 
 /// Decodes a message like ``WireDecoder``, and records the place and the meaning of every field on the way.
 ///

@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// # LinkLayerState
 /// **Overview**: finds the L2CAP frames in a capture from the air. Vol 6, Part B, §2.

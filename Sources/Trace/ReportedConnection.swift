@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// What all events that report an LE connection have. Vol 4, Part E, §7.7.65.1 and §7.7.65.10.
 struct ReportedConnection {

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneToolbox
 import BindruneWire
-import HCI
-import L2CAP
-import SMP
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// A field of a trace to replace: its kind, and its places in ``CapturedTrace/storage``.
 struct ScrubSite {

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 
 /// A field of a packet that identifies a device or a person, protects a link, or is chance.
 struct SensitiveField {

@@ -1,6 +1,6 @@
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 // Names of numbers that the layers themselves do not need.
 

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// What may differ between two runs of the same thing.
 public enum TraceFreedom: String, Sendable, CaseIterable {

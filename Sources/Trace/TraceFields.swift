@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// Writes the ATT, SMP and signaling PDUs of a trace as tab-separated fields, a line each, for programs:
 ///

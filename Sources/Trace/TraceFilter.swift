@@ -1,5 +1,5 @@
 import BindruneCapture
-import HCI
+import BindruneHCI
 
 /// The part of a trace that is shown. An empty set of values permits all.
 public struct TraceFilter: Sendable {

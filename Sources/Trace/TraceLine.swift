@@ -1,6 +1,6 @@
 import BindruneCapture
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// The highest layer of a packet that a trace shows.
 public enum TraceLayer: String, Sendable, Hashable, CaseIterable {

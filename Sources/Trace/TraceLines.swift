@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 
 /// # TraceLines
 /// **Overview**: describes each packet of a trace in a line, by the declarations that encode and decode it.

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # TraceNames
 /// **Overview**: what a trace itself reveals about its numbers: which device is behind a connection handle, and which

@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Replaces what identifies devices and people in a trace, and the keys of its links, so that it can be shared:
 ///

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// # TraceStatistics
 /// **Overview**: counts and times what a trace has of each connection, as a ``TraceSink``:

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Cuts a stream of octets into HCI packets: the UART transport's framing. Vol 4, Part A, §2.
 ///

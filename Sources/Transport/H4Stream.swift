@@ -1,6 +1,6 @@
 import BindruneSystem
 import BindruneWire
-import HCI
+import BindruneHCI
 import NIOCore
 import NIOPosix
 import SystemPackage

@@ -1,7 +1,7 @@
 import BindruneAdapters
 import BindruneSystem
-import CBluetooth
-import HCI
+import CBindruneSystem
+import BindruneHCI
 import NIOCore
 import NIOPosix
 import SystemPackage

@@ -1,7 +1,7 @@
 import BindruneAdapters
 import BindruneSystem
 import BindruneWire
-import HCI
+import BindruneHCI
 import NIOCore
 import NIOPosix
 import SystemPackage

@@ -9,35 +9,41 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneWire", "Wire", []),
   ("BindruneToolbox", "Toolbox", []),
   // Numbers and layouts of the kernel's interface, and the calls that make descriptors, in C.
-  ("CBluetooth", "CBluetooth", []),
+  ("CBindruneSystem", "CBindruneSystem", []),
   // What is of the operating system alone: descriptors, files, processes, locks, threads that write.
-  ("BindruneSystem", "System", ["CBluetooth"]),
-  ("HCI", "HCI", ["BindruneWire"]),
-  ("L2CAP", "L2CAP", ["HCI"]),
-  ("ATT", "ATT", ["BindruneWire"]),
-  ("SMP", "SMP", ["BindruneWire", "BindruneToolbox"]),
-  ("GATT", "GATT", ["ATT", "BindruneToolbox"]),
-  ("GAP", "GAP", ["GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneToolbox"]),
-  ("BindruneSimulator", "Simulator", ["HCI", "BindruneToolbox"]),
+  ("BindruneSystem", "System", ["CBindruneSystem"]),
+  ("BindruneHCI", "HCI", ["BindruneWire"]),
+  ("BindruneL2CAP", "L2CAP", ["BindruneHCI"]),
+  ("BindruneATT", "ATT", ["BindruneWire"]),
+  ("BindruneSMP", "SMP", ["BindruneWire", "BindruneToolbox"]),
+  ("BindruneGATT", "GATT", ["BindruneATT", "BindruneToolbox"]),
+  (
+    "BindruneGAP", "GAP",
+    ["BindruneGATT", "BindruneATT", "BindruneSMP", "BindruneL2CAP", "BindruneHCI", "BindruneToolbox"]
+  ),
+  ("BindruneSimulator", "Simulator", ["BindruneHCI", "BindruneToolbox"]),
   // The formats of trace files, without files: the live tap writes what the trace tools read.
-  ("BindruneCapture", "Capture", ["HCI"]),
+  ("BindruneCapture", "Capture", ["BindruneHCI"]),
   // The adapters of this machine, and what keeps one from being opened.
-  ("BindruneAdapters", "Adapters", ["BindruneWire", "BindruneSystem", "CBluetooth"]),
-  ("BindruneTransport", "Transport", ["HCI", "BindruneCapture", "BindruneAdapters"]),
+  ("BindruneAdapters", "Adapters", ["BindruneWire", "BindruneSystem", "CBindruneSystem"]),
+  ("BindruneTransport", "Transport", ["BindruneHCI", "BindruneCapture", "BindruneAdapters"]),
   // The Simulator for `sim`, a radio in the process.
-  ("Bindrune", "Bindrune", ["GAP", "BindruneTransport", "BindruneSimulator"]),
+  ("Bindrune", "Bindrune", ["BindruneGAP", "BindruneTransport", "BindruneSimulator"]),
   // A tester beside the stack: its scripts drive ATT, GATT and SMP without a controller, or a socket; it computes with
   // the Toolbox what a tester of pairing must know itself.
-  ("BindruneConformance", "Conformance", ["GATT", "SMP", "BindruneToolbox", "CBluetooth"]),
-  ("BindruneTrace", "Trace", ["BindruneCapture", "BindruneSystem", "GAP", "SMP", "ATT", "L2CAP", "HCI"]),
-  ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
+  ("BindruneConformance", "Conformance", ["BindruneGATT", "BindruneSMP", "BindruneToolbox", "CBindruneSystem"]),
+  (
+    "BindruneTrace", "Trace",
+    ["BindruneCapture", "BindruneSystem", "BindruneGAP", "BindruneSMP", "BindruneATT", "BindruneL2CAP", "BindruneHCI"]
+  ),
+  ("BindruneReplay", "Replay", ["BindruneGAP", "BindruneTrace"]),
   ("BindruneReport", "Report", ["BindruneReplay"]),
   // What asks bindruned, and the messages of that: for the tool, without the broker.
   ("BindruneControl", "Control", ["BindruneTransport"]),
   ("BindruneBroker", "Broker", ["Bindrune", "BindruneControl"]),
   // An enumeration that can hold other numbers than its cases, as only C's can.
-  ("CCoreBluetooth", "CCoreBluetooth", []),
-  ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CCoreBluetooth"]),
+  ("CBindruneCoreBluetooth", "CBindruneCoreBluetooth", []),
+  ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CBindruneCoreBluetooth"]),
   (
     "BindruneTool", "Tool",
     ["CoreBluetooth", "BindruneControl", "BindruneReport", "BindruneSimulator", "BindruneConformance"]
@@ -54,7 +60,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   // The course's exercises use any layer.
   ("Workbench", "Workbench", ["BindruneTrace", "BindruneSimulator"]),
   // Not products: code shared by tests, and the programs of tests, of Tests/Interop and Tests/Kernel.
-  ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
+  ("TestSupport", "TestSupport", ["BindruneGAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),
   ("InteropPeripheral", "Peripheral", ["Bindrune"]),
   ("InteropGAP", "Interop/GAP", ["Bindrune"]),
@@ -65,7 +71,10 @@ let arrows: [(module: String, folder: String, below: [String])] = [
 ]
 
 /// The modules without a clock, threads and randomness of their own, which also run without Foundation.
-let layers: Set = ["BindruneWire", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "BindruneSimulator"]
+let layers: Set = [
+  "BindruneWire", "BindruneHCI", "BindruneL2CAP", "BindruneATT", "BindruneSMP", "BindruneGATT", "BindruneGAP",
+  "BindruneSimulator",
+]
 
 let collections = ["DequeModule", "BasicContainers", "HeapModule", "OrderedCollections", "BitCollections"]
 let system = ["NIOCore", "NIOPosix", "SystemPackage", "Glibc", "Synchronization"]
@@ -215,7 +224,9 @@ let forbidden: [(pattern: String, why: String)] = [
 
   @Test func dependenciesPointDown() throws {
     let manifest = try manifest()
-    #expect(manifest.count > 10 && manifest["GATT"]?.contains("ATT") == true, "the manifest is not read right")
+    #expect(
+      manifest.count > 10 && manifest["BindruneGATT"]?.contains("BindruneATT") == true, "the manifest is not read right"
+    )
     for (target, dependencies) in manifest where !target.hasSuffix("Tests") {
       #expect(arrows.contains { $0.module == target }, "\(target) is not in the table")
       let allowed = reachable(target).union(packages(target))
@@ -247,7 +258,7 @@ let forbidden: [(pattern: String, why: String)] = [
     }
   }
 
-  /// Descriptors are made in one place, closed in children from their first moment: `Sources/CBluetooth`.
+  /// Descriptors are made in one place, closed in children from their first moment: `Sources/CBindruneSystem`.
   @Test func descriptorsAreMadeInOnePlace() throws {
     let calls: [(pattern: String, instead: String)] = [
       (#"\bunsafe\s+(?:Glibc\.)?(?:open|openat|creat|fopen|fdopen|freopen|tmpfile)\("#, "FileDescriptor.opened"),

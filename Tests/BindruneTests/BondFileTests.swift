@@ -2,7 +2,7 @@ import BindruneSystem
 import BindruneTransport
 import BindruneWire
 import Foundation
-import GAP
+import BindruneGAP
 import Glibc
 import SystemPackage
 import TestSupport

@@ -1,7 +1,7 @@
 import BindruneWire
-import GAP
-import HCI
-import SMP
+import BindruneGAP
+import BindruneHCI
+import BindruneSMP
 import TestSupport
 import Testing
 

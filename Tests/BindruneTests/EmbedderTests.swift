@@ -1,8 +1,8 @@
 import Bindrune
 import BindruneTransport
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 import NIOCore
 import Synchronization
 import TestSupport

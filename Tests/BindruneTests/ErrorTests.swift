@@ -1,9 +1,9 @@
 import BindruneAdapters
 import BindruneTransport
-import GAP
-import GATT
-import HCI
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 import SystemPackage
 import TestSupport
 import Testing

@@ -1,7 +1,7 @@
 import Bindrune
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -1,6 +1,6 @@
 import Bindrune
 import BindruneWire
-import GATT
+import BindruneGATT
 import class Foundation.FileManager
 import struct Foundation.UUID
 import TestSupport

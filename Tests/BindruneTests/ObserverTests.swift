@@ -1,5 +1,5 @@
 import Bindrune
-import HCI
+import BindruneHCI
 import NIOCore
 import Synchronization
 import TestSupport

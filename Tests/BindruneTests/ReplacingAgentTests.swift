@@ -1,7 +1,7 @@
 import Bindrune
 import BindruneTransport
-import GAP
-import SMP
+import BindruneGAP
+import BindruneSMP
 import Synchronization
 import TestSupport
 import Testing

@@ -1,5 +1,5 @@
 import Bindrune
-import GATT
+import BindruneGATT
 import Synchronization
 import TestSupport
 import Testing

@@ -1,7 +1,7 @@
 import BindruneTransport
 import BindruneWire
 import Foundation
-import GATT
+import BindruneGATT
 import NIOCore
 import NIOPosix
 import TestSupport

@@ -1,6 +1,6 @@
 import BindruneWire
 import Foundation
-import GATT
+import BindruneGATT
 import NIOCore
 import TestSupport
 

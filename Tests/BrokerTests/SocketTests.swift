@@ -2,7 +2,7 @@ import BindruneControl
 import BindruneTransport
 import BindruneWire
 import Foundation
-import GATT
+import BindruneGATT
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneConformance
 import TestSupport
 import Testing

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneConformance
 import Foundation
-import SMP
+import BindruneSMP
 import TestSupport
 import Testing
 

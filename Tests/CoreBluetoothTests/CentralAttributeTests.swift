@@ -5,7 +5,7 @@ import Testing
 
 @testable import Bindrune
 @testable import CoreBluetooth
-@testable import GATT
+@testable import BindruneGATT
 
 @Suite struct CentralAttributeTests {
   let refused = BluetoothError(.att, "The device answered Read Not Permitted (0x02).", attError: .readNotPermitted)

@@ -2,7 +2,7 @@ import BindruneBroker
 import BindruneWire
 import CoreBluetooth
 import Foundation
-import GAP
+import BindruneGAP
 import Testing
 
 @testable import Bindrune

@@ -1,7 +1,7 @@
 import BindruneBroker
 import CoreBluetooth
 import Foundation
-import GATT
+import BindruneGATT
 import Testing
 
 @testable import CoreBluetooth

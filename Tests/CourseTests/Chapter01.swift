@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneWire
 import Foundation
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 import TestSupport
 import Testing
 

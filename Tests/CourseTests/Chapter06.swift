@@ -1,5 +1,5 @@
 import BindruneWire
-import GAP
+import BindruneGAP
 import TestSupport
 import Testing
 

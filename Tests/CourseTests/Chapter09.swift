@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneSimulator
 import BindruneWire
 import Foundation
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 

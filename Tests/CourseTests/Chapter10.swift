@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneWire
 import TestSupport
 import Testing

@@ -1,4 +1,4 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneConformance
 import BindruneControl
@@ -11,19 +11,20 @@ import BindruneTrace
 import BindruneTransport
 import BindruneWire
 import Foundation
-import GAP
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 import SystemPackage
 import TestSupport
 
 /// The example on the first page of each module's catalogue. A test runs it and shows what it prints; nil: it needs an
 /// adapter or a user, and is only compiled (`OpeningsOfPrograms.swift`).
 let openings: [String: (@Sendable () throws -> Void)?] = [
-  "BindruneWire": wire, "BindruneToolbox": toolbox, "HCI": hci, "L2CAP": l2cap, "ATT": att, "SMP": smp, "GATT": gatt,
-  "GAP": gap, "BindruneSimulator": simulator, "BindruneCapture": capture, "BindruneSystem": system,
+  "BindruneWire": wire, "BindruneToolbox": toolbox, "BindruneHCI": hci, "BindruneL2CAP": l2cap, "BindruneATT": att,
+  "BindruneSMP": smp, "BindruneGATT": gatt,
+  "BindruneGAP": gap, "BindruneSimulator": simulator, "BindruneCapture": capture, "BindruneSystem": system,
   "BindruneAdapters": nil, "BindruneTransport": transport, "BindruneControl": control,
   "BindruneConformance": conformance, "BindruneTrace": trace, "BindruneReplay": replay, "BindruneReport": report,
   "Bindrune": nil, "BindruneBroker": nil, "CoreBluetooth": nil,
@@ -75,7 +76,7 @@ private func toolbox() throws {
 }
 
 private func hci() throws {
-  // example HCI: BindruneWire, HCI
+  // example BindruneHCI: BindruneHCI, BindruneWire
   var layer = HCILayer(), packet = PacketBuffer()
   layer.start(now: .zero)
   while packet.fill({ layer.nextCommand(into: &$0, now: .zero) }) {
@@ -92,7 +93,7 @@ private func hci() throws {
 }
 
 private func l2cap() throws {
-  // example L2CAP: BindruneWire, HCI, L2CAP
+  // example BindruneL2CAP: BindruneHCI, BindruneL2CAP, BindruneWire
   /// The layer above: here it prints what comes, and has nothing to send.
   struct Printer: L2CAPUpper {
     mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
@@ -117,7 +118,7 @@ private func l2cap() throws {
 }
 
 private func att() throws {
-  // example ATT: ATT, BindruneWire
+  // example BindruneATT: BindruneATT, BindruneWire
   var request = ReadBlobRequest()
   request.attributeHandle = AttributeHandle(rawValue: 0x0003)
   request.valueOffset = 22
@@ -133,7 +134,7 @@ private func att() throws {
 }
 
 private func smp() throws {
-  // example SMP: BindruneWire, SMP
+  // example BindruneSMP: BindruneSMP, BindruneWire
   let addresses = PairingAddresses(
     initiator: PairingAddress(DeviceAddress(0xC000_5E00_5301), isRandom: true),
     responder: PairingAddress(DeviceAddress(0x0000_5E00_5302), isRandom: false))
@@ -165,7 +166,7 @@ private func smp() throws {
 }
 
 private func gatt() throws {
-  // example GATT: ATT, BindruneWire, GATT
+  // example BindruneGATT: BindruneATT, BindruneGATT, BindruneWire
   var builder = DatabaseBuilder()
   builder.genericAccess(name: "Belt")
   let rate = builder.service("180D") { $0.characteristic("2A37", .notify) }
@@ -184,7 +185,7 @@ private func gatt() throws {
 }
 
 private func gap() throws {
-  // example GAP: BindruneWire, GAP, GATT, HCI
+  // example BindruneGAP: BindruneGAP, BindruneGATT, BindruneHCI, BindruneWire
   var core = HostCore(database: Database()), packet = PacketBuffer()
   core.start(now: .zero)
   while packet.fill({ core.nextPacket(into: &$0, now: .zero) }) {
@@ -199,7 +200,7 @@ private func gap() throws {
 }
 
 private func simulator() throws {
-  // example BindruneSimulator: BindruneSimulator, BindruneWire, HCI
+  // example BindruneSimulator: BindruneHCI, BindruneSimulator, BindruneWire
   var air = Air(configuration: .ideal)
   let controller = air.addController(ControllerConfiguration(address: DeviceAddress(0x0000_5E00_5301)))
   air.receive([0x01, 0x09, 0x10, 0x00].span, at: controller, now: .zero)  // HCI_Read_BD_ADDR
@@ -212,7 +213,7 @@ private func simulator() throws {
 }
 
 private func capture() throws {
-  // example BindruneCapture: BindruneCapture, HCI
+  // example BindruneCapture: BindruneCapture, BindruneHCI
   var octets: [UInt8] = []
   BTSnoop.appendHeader(to: &octets)
   BTSnoop.append([0x01, 0x03, 0x0C, 0x00].span, .fromHost, time: 1_700_000_000_000_000, to: &octets)

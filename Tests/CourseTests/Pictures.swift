@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneTrace
 import BindruneWire
 import Foundation
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 import Testing
 
 /// The pictures of the course and of the catalogues. None is drawn by hand: `layout` draws a message's declaration,

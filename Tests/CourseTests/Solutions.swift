@@ -1,13 +1,13 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneToolbox
 import BindruneTrace
 import BindruneCapture
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 import TestSupport
 import Testing
 

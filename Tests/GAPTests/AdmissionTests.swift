@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// A value becomes a packet when the controller has a buffer for its link, and never earlier.
 @Suite struct AdmissionTests {

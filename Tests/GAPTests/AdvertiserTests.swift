@@ -1,10 +1,10 @@
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 @Suite("HostCore: advertising") struct AdvertiserTests {
   private static let set = "Advertising_Handle: 0, "

@@ -2,7 +2,7 @@ import BindruneWire
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 @Suite("Advertising data") struct AdvertisingDataTests {
   /// Octets composed by hand from the Core Specification Supplement, Part A: §1.1 (UUIDs), §1.2 (name), §1.3 (flags),

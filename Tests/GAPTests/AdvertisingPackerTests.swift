@@ -2,7 +2,7 @@ import BindruneWire
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 private let one128: BluetoothUUID = "00112233-4455-6677-8899-AABBCCDDEEFF"
 private let one128Octets: [UInt8] = [

@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// Compares a value that is written into its packet at once with the same value through the queue: for any other
 /// traffic, the controller gets the same packets in the same order, and the application the same answers.
@@ -156,6 +156,7 @@ import Testing
     }
     _ = side.take()
     side.bench.receive(completedPackets(1, 1))
-    #expect(side.take() == ["02 01 00 08 00 04 00 04 00 1B 03 00 02", "9: failed(GATT.ClientError.valueTooLong)"])
+    #expect(
+      side.take() == ["02 01 00 08 00 04 00 04 00 1B 03 00 02", "9: failed(BindruneGATT.ClientError.valueTooLong)"])
   }
 }

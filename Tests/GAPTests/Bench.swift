@@ -1,13 +1,13 @@
-import ATT
+import BindruneATT
 import BindruneWire
 import Foundation
-import GATT
-import HCI
-import L2CAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// A core and a scripted controller: the test decides the controller's packets and their time.
 struct Bench: ~Copyable {

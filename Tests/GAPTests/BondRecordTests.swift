@@ -1,11 +1,11 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// The stored form of a bond.
 @Suite struct BondRecordTests {

@@ -1,11 +1,11 @@
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 private let link1 = LinkID(rawValue: 1)
 private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }

@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
-@testable import GAP
-@testable import HCI
+@testable import BindruneGAP
+@testable import BindruneHCI
 
 /// A controller that sends anything at any time causes no trap, one completion for each request, and no growth of
 /// memory.

@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
 private let link1 = LinkID(rawValue: 1)

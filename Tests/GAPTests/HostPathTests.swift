@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// All layers as HostCore joins them, with two clients on a random database: packets from and to a controller are
 /// compared with `PlainServer` and the plain path down.

@@ -1,13 +1,13 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// A link with a second bearer, made by the test: each is found by its channel and by its number.
 @Suite struct LinkBearersTests {

@@ -2,7 +2,7 @@ import BindruneWire
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 @Suite struct LinkDeadlinesTests {
   /// Links open, change and close; the tournament finds the same least deadline as a search of all.

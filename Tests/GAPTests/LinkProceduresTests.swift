@@ -1,11 +1,11 @@
 import BindruneWire
-import GATT
-import L2CAP
-import SMP
+import BindruneGATT
+import BindruneL2CAP
+import BindruneSMP
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 @Suite struct LinkProceduresTests {
   private static let strength = KeyStrength(isAuthenticated: true, isSecureConnections: true, size: .longest)

@@ -1,13 +1,13 @@
-import ATT
+import BindruneATT
 import BindruneToolbox
 import BindruneWire
-import GATT
-import HCI
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// A link's encryption, bonds and GATT's permissions, against a scripted controller. Two hosts that pair are in
 /// `SecurityScenarioTests`.

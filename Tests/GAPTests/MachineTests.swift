@@ -1,10 +1,10 @@
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// Scanner, Advertiser and Connections: every phase against every input.
 @Suite struct MachineTests {

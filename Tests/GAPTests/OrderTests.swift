@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// Traffic of the layers above on one link leaves in the order of their calls, for any behaviour of the peer, the
 /// controller and the MTU: commands and requests in one role, notifications, indications and answers in the other.

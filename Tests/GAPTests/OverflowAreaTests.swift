@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// Observations of others, in Fixtures/Vectors/overflow.txt.
 private struct Observations {

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 import TestSupport
 import Testing
 

@@ -1,13 +1,13 @@
 import BindruneToolbox
 import BindruneWire
 import Foundation
-import GATT
-import HCI
-import SMP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// A peer is not its address: `PeerID`, and links that learn their peer's identity.
 @Suite struct PeerTests {

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 // A plain model of the paths of packets from and to the controller: only declared records and arrays, one step after
 // the other. Tests compare the layers, with their shortcuts, to it.

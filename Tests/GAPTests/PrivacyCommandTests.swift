@@ -1,10 +1,10 @@
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// The commands for addresses and the resolving list, which change only while nothing uses them. Vol 4, Part E, §7.8.4,
 /// §7.8.38, §7.8.44.

@@ -1,10 +1,10 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// Resolution of private addresses: Vol 6, Part B, §1.3.2.
 @Suite struct PrivacyTests {

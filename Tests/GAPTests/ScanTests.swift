@@ -1,9 +1,9 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 private let adv: UInt8 = 0, nonconnectable: UInt8 = 3, response: UInt8 = 4
 private let passive = ScanParameters(isActive: false)

@@ -1,10 +1,10 @@
 import BindruneWire
 import Foundation
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import GAP
+@testable import BindruneGAP
 
 /// The machines' tables of transitions, printed by asking them for every phase with every event: Fixtures/Transitions,
 /// from which the diagrams are drawn. `BINDRUNE_RECORD=1 swift test --filter TransitionTests` rewrites them.
@@ -15,12 +15,12 @@ import Testing
     other.isActive = true
     try check(
       "scanner.txt",
-      phases: [.off, .settingParameters(scan), .enabling(scan), .on(scan), .disabling] as [GAP.Scanner.Phase],
+      phases: [.off, .settingParameters(scan), .enabling(scan), .on(scan), .disabling] as [BindruneGAP.Scanner.Phase],
       events: [
         ("a scan is wanted", .go(scan)), ("another scan is wanted", .go(other)), ("no scan is wanted", .go(nil)),
         ("accepted", .accepted(scan)), ("accepted for a scan that is unwanted", .accepted(nil)), ("refused", .refused),
-      ] as [(String, GAP.Scanner.Event)]
-    ) { GAP.Scanner.move(from: $0, on: $1).map { (name($0.phase), $0.command.map { name($0) }) } }
+      ] as [(String, BindruneGAP.Scanner.Event)]
+    ) { BindruneGAP.Scanner.move(from: $0, on: $1).map { (name($0.phase), $0.command.map { name($0) }) } }
   }
 
   @Test func advertisingSet() throws {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 import Testing
 
 /// The log text of a violation names the offender, the rule and the consequence, for people: no case names.

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
@@ -144,11 +144,12 @@ import Testing
     dialogue.close(1, .timedOut)
     #expect(
       dialogue.effects() == [
-        "1 done", "2 bearerClosed(ATT.BearerClosure.timedOut)", "3 bearerClosed(ATT.BearerClosure.timedOut)",
+        "1 done", "2 bearerClosed(BindruneATT.BearerClosure.timedOut)",
+        "3 bearerClosed(BindruneATT.BearerClosure.timedOut)",
       ])
     dialogue.ask(on: 1)
     dialogue.client.read(6, 3)
-    #expect(dialogue.effects() == ["6 bearerClosed(ATT.BearerClosure.timedOut)"])
+    #expect(dialogue.effects() == ["6 bearerClosed(BindruneATT.BearerClosure.timedOut)"])
     dialogue.play("2< 0B 01\n2> 06 0100 FFFF 0028 0F18\n2< 01 06 0100 0A")
     #expect(dialogue.client.remote.characteristics.count == 2)
     dialogue.ask(on: 2)
@@ -176,7 +177,7 @@ import Testing
     #expect(dialogue.request(on: 2) == nil)
     dialogue.close()
     dialogue.play("2> 06 0100 FFFF 0028 0D18\n2< 01 06 0100 0A")
-    #expect(dialogue.effects() == ["1 bearerClosed(ATT.BearerClosure.disconnected)", "2 discovered"])
+    #expect(dialogue.effects() == ["1 bearerClosed(BindruneATT.BearerClosure.disconnected)", "2 discovered"])
   }
 
   /// Parts prepared on a bearer that has closed are still in the client's queue: the client cancels them before it
@@ -199,7 +200,8 @@ import Testing
     dialogue.play("3> 16 0700 0000 04\n3< 17 0700 0000 04\n3> 18 01\n3< 19")
     #expect(
       dialogue.effects() == [
-        "1 bearerClosed(ATT.BearerClosure.disconnected)", "2 value ", isCancelled ? "3 cancelled" : "3 done", "4 done",
+        "1 bearerClosed(BindruneATT.BearerClosure.disconnected)", "2 value ", isCancelled ? "3 cancelled" : "3 done",
+        "4 done",
       ])
   }
 
@@ -210,7 +212,7 @@ import Testing
     dialogue.play("> 04 0400 0400\n< 05 01 0400 0229\n> 12 0400 0100")
     dialogue.close()
     dialogue.play("2> 12 0400 0000\n2< 13")
-    #expect(dialogue.effects() == ["1 bearerClosed(ATT.BearerClosure.disconnected)"])
+    #expect(dialogue.effects() == ["1 bearerClosed(BindruneATT.BearerClosure.disconnected)"])
   }
 
   @Test func cancellingOnEither() {

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
@@ -67,7 +67,7 @@ import Testing
     ("01 08 0100 0A", "1 hash none"), ("01 08 0100 05", "1 att 05 08 01"),
     (
       "09 03 0800 01",
-      "1 malformedResponse(GATT.ResponseViolation.declarationLength(ATT.AttributeHandle(rawValue: 8), 1))"
+      "1 malformedResponse(BindruneGATT.ResponseViolation.declarationLength(BindruneATT.AttributeHandle(rawValue: 8), 1))"
     ),
   ]) func noHash(response: String, result: String) {
     let dialogue = Dialogue()
@@ -291,7 +291,7 @@ import Testing
       dialogue.effects() == [
         "indication 3: 10 00 13 00", "changed 0010-0013",
         "rediscovered 0010-0013 att(Unlikely Error (0x0E), ATT_READ_BY_GROUP_TYPE_REQ (0x10), "
-          + "ATT.AttributeHandle(rawValue: 16))",
+          + "BindruneATT.AttributeHandle(rawValue: 16))",
         "indication 3: 10 00 13 00", "changed 0010-0013",
       ])
   }

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
@@ -353,29 +353,29 @@ import Testing
 
   /// Responses with which a peer could make a trusting client search forever or store an impossible database.
   @Test(arguments: [
-    ("11 06 0000 0500 0018", "handlesNotIncreasing(ATT.AttributeHandle(rawValue: 0))"),
-    ("11 06 0500 0600 0018  0500 0700 0018", "handlesNotIncreasing(ATT.AttributeHandle(rawValue: 5))"),
-    ("11 06 0500 0400 0018", "groupEnd(ATT.AttributeHandle(rawValue: 5))"),
-    ("11 07 0500 0600 001800", "declarationLength(ATT.AttributeHandle(rawValue: 5), 3)"),
+    ("11 06 0000 0500 0018", "handlesNotIncreasing(BindruneATT.AttributeHandle(rawValue: 0))"),
+    ("11 06 0500 0600 0018  0500 0700 0018", "handlesNotIncreasing(BindruneATT.AttributeHandle(rawValue: 5))"),
+    ("11 06 0500 0400 0018", "groupEnd(BindruneATT.AttributeHandle(rawValue: 5))"),
+    ("11 07 0500 0600 001800", "declarationLength(BindruneATT.AttributeHandle(rawValue: 5), 3)"),
     ("09 07 0200 02 0300 002A", "unexpectedResponse"),
     ("13", "unexpectedResponse"),
   ]) func malformedServices(response: String, violation: String) {
     let dialogue = Dialogue()
     dialogue.client.discoverAll(1)
     dialogue.play("> 10 0100 FFFF 0028\n< \(response)")
-    #expect(dialogue.effects() == ["1 malformedResponse(GATT.ResponseViolation.\(violation))"])
+    #expect(dialogue.effects() == ["1 malformedResponse(BindruneGATT.ResponseViolation.\(violation))"])
   }
 
   @Test(arguments: [
-    ("09 07 0100 02 0200 002A", "handlesNotIncreasing(ATT.AttributeHandle(rawValue: 1))"),
-    ("09 07 0300 02 0400 002A  0300 02 0400 002A", "handlesNotIncreasing(ATT.AttributeHandle(rawValue: 3))"),
-    ("09 07 0A00 02 0B00 002A", "handleOutOfRange(ATT.AttributeHandle(rawValue: 10))"),
-    ("09 08 0300 02 0400 002A00", "declarationLength(ATT.AttributeHandle(rawValue: 3), 6)"),
+    ("09 07 0100 02 0200 002A", "handlesNotIncreasing(BindruneATT.AttributeHandle(rawValue: 1))"),
+    ("09 07 0300 02 0400 002A  0300 02 0400 002A", "handlesNotIncreasing(BindruneATT.AttributeHandle(rawValue: 3))"),
+    ("09 07 0A00 02 0B00 002A", "handleOutOfRange(BindruneATT.AttributeHandle(rawValue: 10))"),
+    ("09 08 0300 02 0400 002A00", "declarationLength(BindruneATT.AttributeHandle(rawValue: 3), 6)"),
   ]) func malformedCharacteristics(response: String, violation: String) {
     let dialogue = Dialogue()
     dialogue.client.discoverCharacteristics(1, in: HandleRange(2, 9))
     dialogue.play("> 08 0200 0900 0328\n< \(response)")
-    #expect(dialogue.effects() == ["1 malformedResponse(GATT.ResponseViolation.\(violation))"])
+    #expect(dialogue.effects() == ["1 malformedResponse(BindruneGATT.ResponseViolation.\(violation))"])
   }
 
   @Test func whatIsPassedOver() {
@@ -389,7 +389,7 @@ import Testing
       < 01 08 0500 0A
       """)
     #expect(
-      dialogue.effects() == ["ignored valueHandle(ATT.AttributeHandle(rawValue: 2))", "1 discovered"])
+      dialogue.effects() == ["ignored valueHandle(BindruneATT.AttributeHandle(rawValue: 2))", "1 discovered"])
     #expect(dialogue.client.remote.characteristics.map(\.handle.rawValue) == [4])
     dialogue.client.discoverIncludedServices(2, in: HandleRange(2, 3))
     dialogue.play(
@@ -397,7 +397,7 @@ import Testing
       > 08 0200 0300 0228
       < 09 08 0300 0500 0400 0F18
       """)
-    #expect(dialogue.effects() == ["ignored groupEnd(ATT.AttributeHandle(rawValue: 3))", "2 discovered"])
+    #expect(dialogue.effects() == ["ignored groupEnd(BindruneATT.AttributeHandle(rawValue: 3))", "2 discovered"])
   }
 
   @Test func aRefusalThatIsNone() {

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
@@ -93,7 +93,7 @@ import Testing
       requests += 1
     }
     #expect(requests == 24)
-    #expect(dialogue.effects() == ["1 malformedResponse(GATT.ResponseViolation.tooLong)"])
+    #expect(dialogue.effects() == ["1 malformedResponse(BindruneGATT.ResponseViolation.tooLong)"])
   }
 
   @Test func anMTUThatGrowsBetweenRequestAndResponse() {
@@ -130,7 +130,7 @@ import Testing
     #expect(
       dialogue.effects() == [
         "1 values 3=01 02, 5=03 04, 8=", "2 values 9=07", "3 att 0A 08 01",
-        "4 malformedResponse(GATT.ResponseViolation.handlesNotIncreasing(ATT.AttributeHandle(rawValue: 9)))",
+        "4 malformedResponse(BindruneGATT.ResponseViolation.handlesNotIncreasing(BindruneATT.AttributeHandle(rawValue: 9)))",
       ])
   }
 
@@ -156,7 +156,7 @@ import Testing
     #expect(
       dialogue.effects() == [
         "4 invalidRequest", "1 value 01 02 03", "2 values 3=AA, 5=",
-        "3 malformedResponse(GATT.ResponseViolation.tooLong)", "5 valueTooLong", "6 att 01 0E 02",
+        "3 malformedResponse(BindruneGATT.ResponseViolation.tooLong)", "5 valueTooLong", "6 att 01 0E 02",
       ])
   }
 
@@ -244,7 +244,7 @@ import Testing
     dialogue.play("> 16 0300 0000 01\n< \(echo)", isOver: false)
     #expect(
       dialogue.effects() == [
-        "1 malformedResponse(GATT.ResponseViolation.echo(ATT.AttributeHandle(rawValue: 3)))"
+        "1 malformedResponse(BindruneGATT.ResponseViolation.echo(BindruneATT.AttributeHandle(rawValue: 3)))"
       ])
     dialogue.play("> 18 00\n< 19\n> 0A 0900\n< 0B 01")
     #expect(dialogue.effects() == ["2 value 01"])
@@ -390,8 +390,8 @@ import Testing
     #expect(dialogue.request() == nil)
     #expect(
       dialogue.effects() == [
-        "1 bearerClosed(ATT.BearerClosure.timedOut)", "2 bearerClosed(ATT.BearerClosure.timedOut)",
-        "3 bearerClosed(ATT.BearerClosure.timedOut)", "ignored unexpectedResponse",
+        "1 bearerClosed(BindruneATT.BearerClosure.timedOut)", "2 bearerClosed(BindruneATT.BearerClosure.timedOut)",
+        "3 bearerClosed(BindruneATT.BearerClosure.timedOut)", "ignored unexpectedResponse",
       ])
   }
 

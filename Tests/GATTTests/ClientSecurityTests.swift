@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 
@@ -99,6 +99,6 @@ import Testing
     closed.play("> 0A 0300\n< 01 0A 0300 05")
     closed.close()
     closed.client.securityEnded(isSecured: true)
-    #expect(closed.effects() == ["security 05", "1 bearerClosed(ATT.BearerClosure.disconnected)"])
+    #expect(closed.effects() == ["security 05", "1 bearerClosed(BindruneATT.BearerClosure.disconnected)"])
   }
 }

@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneToolbox
 import BindruneWire
 import Foundation
 import TestSupport
 import Testing
 
-@testable import GATT
+@testable import BindruneGATT
 
 /// A hostile client at the other end of a bearer: sequences of PDUs, half of them valid, half mutated, against bearer
 /// and server with every kind of attribute, an application that answers at random, changes of the database, of

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 

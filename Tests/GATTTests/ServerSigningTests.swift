@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneToolbox
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 

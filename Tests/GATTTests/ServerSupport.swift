@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 
 /// A server with one open bearer: the PDUs go in and out as hex, as in the Specification's examples.

@@ -1,5 +1,5 @@
 import Foundation
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import GATT
+import BindruneGATT
 import TestSupport
 import Testing
 

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -2,7 +2,7 @@ import BindruneWire
 import TestSupport
 import Testing
 
-@testable import HCI
+@testable import BindruneHCI
 
 @Suite struct VectorTests {
   let file: VectorFile

@@ -1,9 +1,9 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import L2CAP
+@testable import BindruneL2CAP
 
 @Suite struct ChannelTests {
   static let first = ChannelID(rawValue: 0x0040), last = ChannelID(rawValue: 0x0077)

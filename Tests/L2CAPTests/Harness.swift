@@ -1,6 +1,6 @@
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 import TestSupport
 
 let link = ConnectionHandle(rawValue: 0x0040)

@@ -1,9 +1,9 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 
-@testable import L2CAP
+@testable import BindruneL2CAP
 
 @Suite struct SignalingTests {
   static let request = ConnectionParameterUpdateRequest(
@@ -89,7 +89,7 @@ import Testing
     Input(signal: "13 01 01 00 00", outcome: "malformed 13: truncated \"Result\": needed 2, available 1 / "),
     Input(
       signal: "01 01 02 00 00 00", outcome: "unexpected 01 1 / ",
-      but: [.peripheralAwaiting: "ended: notUnderstood(L2CAP.RejectReason(rawValue: 0)) / "]),
+      but: [.peripheralAwaiting: "ended: notUnderstood(BindruneL2CAP.RejectReason(rawValue: 0)) / "]),
     Input(signal: "01 02 02 00 00 00", outcome: "unexpected 01 2 / "),
     Input(signal: "01 01 00 00", outcome: "malformed 01: truncated \"Reason\": needed 2, available 0 / "),
     // Everything else: requests are rejected, the rest is ignored.

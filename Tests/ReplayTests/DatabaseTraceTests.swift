@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneReplay
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 

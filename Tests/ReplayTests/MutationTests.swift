@@ -1,6 +1,6 @@
 import BindruneReplay
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

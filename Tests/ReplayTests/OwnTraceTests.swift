@@ -1,12 +1,12 @@
-import ATT
+import BindruneATT
 import BindruneReplay
 import BindruneTrace
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 import TestSupport
 import Testing
 

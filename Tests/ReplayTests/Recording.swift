@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneReplay
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 import TestSupport
 
 /// Two or more hosts in a world, whose packets are recorded at both controllers. The first host is the Peripheral.

@@ -4,7 +4,7 @@ import BindruneToolbox
 import BindruneTrace
 import BindruneWire
 import Foundation
-import HCI
+import BindruneHCI
 import Testing
 
 /// PDUs shorter and longer than their fields, in frames and packets whose own lengths are right: `check`, `show`,

@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import SMP
+@testable import BindruneSMP
 
 /// Every phase against every input, for both roles: Fixtures/Machines/security-manager-….txt. `BINDRUNE_RECORD=1 swift
 /// test` writes them; the diff is the review.

@@ -1,4 +1,4 @@
-import SMP
+import BindruneSMP
 import Testing
 
 /// Vol 3, Part H, §2.3.5.1, Tables 2.6, 2.7 and 2.8, written down from the Specification, here with the initiator's row

@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import SMP
+import BindruneSMP
 import TestSupport
 import Testing
 

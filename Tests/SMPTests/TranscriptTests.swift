@@ -1,7 +1,7 @@
 import BindruneToolbox
 import BindruneWire
 import Foundation
-import SMP
+import BindruneSMP
 import TestSupport
 import Testing
 

@@ -1,6 +1,6 @@
 import BindruneToolbox
 import BindruneWire
-import SMP
+import BindruneSMP
 import TestSupport
 
 /// An initiator and a responder with a wire and virtual time between them, users who do as they are asked, and

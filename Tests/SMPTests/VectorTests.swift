@@ -1,5 +1,5 @@
 import BindruneWire
-import SMP
+import BindruneSMP
 import TestSupport
 import Testing
 

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -1,5 +1,5 @@
 import Foundation
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

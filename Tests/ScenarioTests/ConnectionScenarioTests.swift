@@ -1,9 +1,9 @@
 import BindruneSimulator
 import BindruneWire
 import Foundation
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 

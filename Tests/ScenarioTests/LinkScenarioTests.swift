@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 
@@ -229,7 +229,9 @@ import Testing
     world.separate(server, client)
     world.run(for: .seconds(6))
     for id in ids {
-      same(world.readHost(client) { $0.completions[id] }, [.failed("bearerClosed(ATT.BearerClosure.disconnected)")])
+      same(
+        world.readHost(client) { $0.completions[id] }, [.failed("bearerClosed(BindruneATT.BearerClosure.disconnected)")]
+      )
     }
     for host in [client, server] {
       same(world.readHost(host) { $0.downs.map(\.reason) }, [.connectionTimeout])
@@ -364,7 +366,7 @@ import Testing
     asked.world.run(for: .seconds(1))
     same(asked.world.readHost(asked.server) { $0.questions.count }, 0)
     asked.answer(question, [1])
-    same(asked.ending(request), [.failed("bearerClosed(ATT.BearerClosure.disconnected)")])
+    same(asked.ending(request), [.failed("bearerClosed(BindruneATT.BearerClosure.disconnected)")])
     same(asked.world.readHost(asked.server) { $0.violations }, [])
   }
 }

@@ -1,8 +1,8 @@
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
 import Foundation
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import TestSupport
 
 /// Hosts with several links each offer each other values at random. A model of every queue follows the offers and the

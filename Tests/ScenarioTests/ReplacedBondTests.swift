@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneToolbox
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 import TestSupport
 import Testing
 

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 import TestSupport
 import Testing
 

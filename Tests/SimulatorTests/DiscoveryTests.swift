@@ -1,7 +1,7 @@
 import BindruneSimulator
 import BindruneWire
 import Foundation
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -1,6 +1,6 @@
 import BindruneSimulator
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

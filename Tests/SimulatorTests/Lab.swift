@@ -1,6 +1,6 @@
 import BindruneSimulator
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 
 /// A raw host: it sends the test's packets, and records those received.

@@ -1,7 +1,7 @@
 import BindruneSimulator
 import BindruneToolbox
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

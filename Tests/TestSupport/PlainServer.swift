@@ -1,5 +1,5 @@
-import ATT
-import GATT
+import BindruneATT
+import BindruneGATT
 
 /// A server that follows Vol 3, Part F, §3.4 in the plainest way: each request walks a table of attributes from the
 /// first to the last row, and octets are arrays. It shares no code with `Server`, whose table of errors it follows, nor

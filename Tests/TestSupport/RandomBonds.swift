@@ -1,8 +1,8 @@
 import BindruneToolbox
 import BindruneWire
-import GAP
-import HCI
-import SMP
+import BindruneGAP
+import BindruneHCI
+import BindruneSMP
 
 extension Bond {
   /// A bond with random keys, addresses and counters; any key may be absent.

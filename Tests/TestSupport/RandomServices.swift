@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// Random services and requests: built once for a `DatabaseBuilder` and once for a `PlainServer`.
 /// It chooses every handle, so that the two need not assign handles alike.

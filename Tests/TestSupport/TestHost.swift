@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 /// A `HostCore` in a `World`, which records all its effects for the test.
 public struct TestHost: ~Copyable, HCIHost {

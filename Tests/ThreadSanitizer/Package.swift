@@ -6,8 +6,8 @@ let package = Package(
   name: "thread-sanitizer",
   targets: [
     .target(name: "BindruneWire"),
-    .target(name: "ATT"),
-    .target(name: "Bindrune", dependencies: ["ATT", "BindruneWire"]),
+    .target(name: "BindruneATT"),
+    .target(name: "Bindrune", dependencies: ["BindruneATT", "BindruneWire"]),
     .executableTarget(name: "threads", dependencies: ["Bindrune", "BindruneWire"]),
   ],
   swiftLanguageModes: [.v6]

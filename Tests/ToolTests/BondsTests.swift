@@ -2,8 +2,8 @@ import Bindrune
 import BindruneToolbox
 import BindruneWire
 import Foundation
-import GAP
-import SMP
+import BindruneGAP
+import BindruneSMP
 import TestSupport
 import Testing
 

@@ -1,7 +1,7 @@
 import Bindrune
 import BindruneWire
 import Foundation
-import GAP
+import BindruneGAP
 import Synchronization
 import TestSupport
 import Testing

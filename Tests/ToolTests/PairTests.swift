@@ -1,8 +1,8 @@
 import BindruneWire
 import Foundation
-import GAP
-import GATT
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneSMP
 import Synchronization
 import TestSupport
 import Testing

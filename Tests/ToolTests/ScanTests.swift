@@ -1,6 +1,6 @@
 import BindruneWire
 import Foundation
-import GAP
+import BindruneGAP
 import TestSupport
 import Testing
 

@@ -2,7 +2,7 @@ import Bindrune
 import BindruneConformance
 import BindruneTransport
 import Foundation
-import GATT
+import BindruneGATT
 import NIOCore
 import NIOPosix
 import TestSupport

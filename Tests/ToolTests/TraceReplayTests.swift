@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneWire
 import Foundation
-import HCI
+import BindruneHCI
 import Testing
 
 /// `trace replay`, over a committed trace of the simulator and a changed copy.

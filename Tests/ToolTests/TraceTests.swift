@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneWire
 import Foundation
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -2,7 +2,7 @@ import BindruneCapture
 import BindruneWire
 import Foundation
 import Glibc
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

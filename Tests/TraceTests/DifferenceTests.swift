@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

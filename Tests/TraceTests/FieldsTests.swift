@@ -2,8 +2,8 @@ import BindruneCapture
 import BindruneTrace
 import BindruneWire
 import Foundation
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 import Testing
 
 @Suite struct FieldsTests {

@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import HCI
+import BindruneHCI
 import Testing
 
 /// Records that a trace lacks: the recorder dropped them, or damage was skipped. What follows them breaks no rule by

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 import TestSupport
 import Testing
 

@@ -3,7 +3,7 @@ import BindruneToolbox
 import BindruneTrace
 import BindruneWire
 import Foundation
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -2,7 +2,7 @@ import BindruneCapture
 import BindruneTrace
 import BindruneWire
 import Foundation
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

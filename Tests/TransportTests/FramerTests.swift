@@ -1,5 +1,5 @@
 import BindruneTransport
-import HCI
+import BindruneHCI
 import TestSupport
 import Testing
 

@@ -1,11 +1,11 @@
 // B6: a trace file to ATT. B6.read decodes and visits every field, as the C bound does; B6.fields writes each PDU as
 // text, to memory; B6.check judges each packet by the rules of the Specification.
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 func capture(_ id: String, _ workloads: String, _ repetitions: Int, _ batches: Int) {
   let path = "\(workloads)/capture.btsnoop"

@@ -1,6 +1,6 @@
 // B1 (decode + walk), B2 (encode) and x.loop (neither: the cost of the loop around them): the ATT codec as a caller in
 // another module uses it.
-import ATT
+import BindruneATT
 import BindruneWire
 
 func codec(_ id: String, _ workloads: String, _ repetitions: Int, _ batches: Int) {

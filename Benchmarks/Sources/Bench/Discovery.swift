@@ -1,8 +1,8 @@
 // B5: the discovery of a server of 300 attributes: services, included services, characteristics and descriptors; both
 // ends in memory, MTU 23 and 517. The MTU exchange came before.
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// A client's end of the bearer; its server has no attributes and gets no requests.
 struct ClientEnd: ~Copyable {

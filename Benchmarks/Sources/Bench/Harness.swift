@@ -1,6 +1,6 @@
 import BindruneSimulator
 import BindruneWire
-import GAP
+import BindruneGAP
 import Glibc
 
 /// Nanoseconds of CPU time of this thread: other processes do not count.

@@ -7,13 +7,13 @@
 //
 // The controller has 8 buffers of 251 octets. As in the C bound, it returns all of them when the next notification
 // would not fit, and at the end of each repetition.
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import L2CAP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 
 /// `B4.queue.244.8`: values of 244 octets, 8 links.
 struct Grid {

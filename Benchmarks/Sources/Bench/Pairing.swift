@@ -3,7 +3,7 @@
 // the digits. The controllers' part, the encryption, costs nothing here.
 import BindruneSimulator
 import BindruneWire
-import SMP
+import BindruneSMP
 
 func pairing(_ id: String, _ repetitions: Int, _ batches: Int) {
   var initiator = PairingSettings(), responder = PairingSettings()

@@ -1,12 +1,12 @@
 // B7: from one GAP public API to another: one host notifies, the other receives, each on a virtual controller, both on
 // one radio, in virtual time. The figure includes everything between the two applications: both hosts, both
 // controllers, and the radio, on which a packet takes no time.
-import ATT
+import BindruneATT
 import BindruneSimulator
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 
 /// A host with an application: a peripheral that notifies whenever there is room, or a central that counts.
 struct RadioHost: ~Copyable, HCIHost {

@@ -7,8 +7,8 @@
 import Bindrune
 import BindruneSimulator
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import NIOCore
 import NIOPosix
 

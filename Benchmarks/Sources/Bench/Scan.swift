@@ -5,10 +5,10 @@
 import BindruneSimulator
 import BindruneToolbox
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 func scan(_ id: String, _ repetitions: Int, _ batches: Int) {
   var end: ScanEnd

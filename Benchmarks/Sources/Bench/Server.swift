@@ -1,9 +1,9 @@
 // B3: a request to its response, through bearer, server and database, as a connected client's requests go. The database
 // is built as given, without automatic services; its responses are compared with the C bound's, octet by octet, before
 // anything is measured.
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// `services` × 30 attributes; every second service has 128-bit UUIDs. PERFORMANCE: 10 (100) services.
 func database(services: Int) -> Database {

@@ -1,6 +1,6 @@
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 
 /// The tasks that wait for one set.
 struct AdvertisingState {

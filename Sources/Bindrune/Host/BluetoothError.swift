@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneTransport
 import BindruneWire
-import GAP
-import GATT
-import HCI
-import SMP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneSMP
 
 /// The one error of the public interface: its kind, the operation that failed, and a sentence with the cause and, if
 /// there is one, the remedy.

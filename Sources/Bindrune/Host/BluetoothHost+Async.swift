@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneTransport
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 
 // The only continuations of the stack. The host resumes each when the core completes its request.
 

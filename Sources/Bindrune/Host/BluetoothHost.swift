@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneTransport
 import BindruneWire
 import DequeModule
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import Logging
 import NIOCore
 import NIOPosix

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import BindruneWire
 import DequeModule
-import GAP
-import GATT
-import HCI
-import L2CAP
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 
 /// # CallTrace
 /// **Overview**: finds the call that caused each packet of a host, for a transport that records calls in its trace

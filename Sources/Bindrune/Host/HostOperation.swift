@@ -1,7 +1,7 @@
-import ATT
-import GAP
-import GATT
-import SMP
+import BindruneATT
+import BindruneGAP
+import BindruneGATT
+import BindruneSMP
 
 /// A request to the host, or to the server of one link. `Link` and `BluetoothHost` have an `async` function for each;
 /// `BluetoothHost.begin` makes the request without waiting.

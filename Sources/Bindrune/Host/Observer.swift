@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 
 /// An object that receives everything a host reports, in the order in which it arrived: a notification that came before
 /// the answer to a read precedes that read's completion here too. The host calls it on its event loop, isolated to

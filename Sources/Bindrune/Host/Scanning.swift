@@ -1,6 +1,6 @@
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 import NIOCore
 
 /// A device that a scan has found: what it advertises, with its scan response if the scan is active and has received

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 
 /// What happens at a host that serves; see `BluetoothHost.events`.
 #if hasAttribute(nonexhaustive)

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 
 /// A link to a peer, and its GATT client. A value: copy it freely; it does not keep the link up.
 ///

@@ -1,5 +1,5 @@
 import BindruneWire
-import GAP
+import BindruneGAP
 import Synchronization
 
 /// The end of one link, shared by all copies of its `Link`: it lives as long as any copy.

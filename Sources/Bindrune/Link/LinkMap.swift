@@ -1,4 +1,4 @@
-import GAP
+import BindruneGAP
 
 /// An object for each link. Link numbers ascend, so a look-up is a short binary search without hashing.
 struct LinkMap<Value: AnyObject> {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneWire
 import DequeModule
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 
 /// The state of one link above the core.
 final class LinkState: @unchecked Sendable {

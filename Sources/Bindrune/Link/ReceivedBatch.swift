@@ -1,5 +1,5 @@
-import ATT
-import GAP
+import BindruneATT
+import BindruneGAP
 
 /// Consecutive values of one characteristic, with all octets in one piece of memory: those waiting when the reader
 /// asked.

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 
 /// A notification, or an indication that the host has confirmed.
 public struct ReceivedValue: Sendable, Hashable {

@@ -1,5 +1,5 @@
 import DequeModule
-import GAP
+import BindruneGAP
 import NIOCore
 import Synchronization
 

@@ -1,6 +1,6 @@
 import BindruneWire
-import GAP
-import SMP
+import BindruneGAP
+import BindruneSMP
 
 /// Answers for a program's user when a device pairs. Vol 3, Part C, §5.2.2.4; Vol 3, Part H, §2.3.5.
 ///

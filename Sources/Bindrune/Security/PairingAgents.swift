@@ -1,10 +1,10 @@
 import BindruneSystem
 import BindruneTransport
 import BindruneWire
-import GAP
+import BindruneGAP
 import Glibc
 import Logging
-import SMP
+import BindruneSMP
 import SystemPackage
 
 /// Refuses every pairing: peers get Pairing Not Supported, and the host begins none by itself, so that what needs

@@ -1,7 +1,7 @@
 import BindruneSystem
 import BindruneTransport
 import BindruneWire
-import GAP
+import BindruneGAP
 import Glibc
 import Logging
 import NIOPosix

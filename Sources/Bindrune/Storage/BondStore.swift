@@ -1,4 +1,4 @@
-import GAP
+import BindruneGAP
 import Synchronization
 
 /// Stores the bonds of adapters, so that devices that have paired need not pair again after a restart.

@@ -1,6 +1,6 @@
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 
 /// # The text of a bond file
 /// **Function**: a line for each bond, the longest unused first: the adapter's identity address, the peer's address,

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneSystem
 import BindruneTransport
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 import Glibc
 import Synchronization
 import SystemPackage

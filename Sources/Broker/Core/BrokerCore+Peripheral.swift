@@ -1,5 +1,5 @@
 import BindruneWire
-import GATT
+import BindruneGATT
 
 // The peripheral's half of the broker: one database for the services of all sessions. Each session gets the requests of
 // clients for its own services.

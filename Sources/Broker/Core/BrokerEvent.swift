@@ -1,4 +1,4 @@
-import GATT
+import BindruneGATT
 
 /// An event of a session. Events come in the order in which they happened; they are plain values, as the requests are.
 public enum BrokerEvent: Sendable {

@@ -1,4 +1,4 @@
-import GATT
+import BindruneGATT
 
 /// Names a request of a session until it is answered by exactly one `BrokerEvent.completed`. The session's owner
 /// chooses it, and uses none twice.

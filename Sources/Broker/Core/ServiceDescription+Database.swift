@@ -1,4 +1,4 @@
-import GATT
+import BindruneGATT
 
 // From the description of a service to its attributes: the rules, and the handles.
 

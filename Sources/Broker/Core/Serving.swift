@@ -1,4 +1,4 @@
-import GATT
+import BindruneGATT
 import Glibc
 
 /// The state of what an adapter serves and advertises for its sessions, and of its clients. `BrokerCore+Peripheral` and

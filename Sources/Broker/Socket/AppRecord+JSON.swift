@@ -1,5 +1,5 @@
 import BindruneWire
-import GATT
+import BindruneGATT
 
 // The records of format 1, which a daemon reads once: JSON of the types of that time, whose names stand here. Decision
 // 0066.

@@ -1,6 +1,6 @@
 import BindruneTransport
 import BindruneWire
-import CBluetooth
+import CBindruneSystem
 import Glibc
 import Logging
 import NIOCore

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 import NIOCore
 
 // How the values in messages, and in the daemon's records, are written. Decision 0066.

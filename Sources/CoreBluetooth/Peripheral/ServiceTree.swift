@@ -1,6 +1,6 @@
 import BindruneBroker
 import Foundation
-import GATT
+import BindruneGATT
 
 /// A service as it was when `CBPeripheralManager.add` was called, with the services that it includes and its
 /// characteristics.

@@ -1,6 +1,6 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Apple's names.
-@_exported public import CCoreBluetooth
+@_exported public import CBindruneCoreBluetooth
 public import Foundation
 
 /// The domain of `CBError`.

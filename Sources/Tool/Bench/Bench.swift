@@ -2,8 +2,8 @@ import ArgumentParser
 import Bindrune
 import BindruneTransport
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 import NIOPosix
 
 struct Bench: AsyncParsableCommand {

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import Bindrune
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 
 /// The central's end of `bench`: uses the bench service on a link, and counts.
 ///

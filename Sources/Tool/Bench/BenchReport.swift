@@ -1,8 +1,8 @@
 import Bindrune
 import BindruneTrace
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 import Synchronization
 
 /// The results of `bench` as a central. Any task may update them; partial results are shown, too.

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import Bindrune
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import Synchronization
 
 /// The values that crossed a link in one direction.

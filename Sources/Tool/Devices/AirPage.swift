@@ -1,7 +1,7 @@
 import BindruneTrace
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 /// What ``AirMonitor`` knows, as a page that fits a window: a table for each kind of thing, lines out.
 ///

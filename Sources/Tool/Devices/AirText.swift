@@ -1,7 +1,7 @@
 import BindruneTrace
 import BindruneWire
-import GATT
-import HCI
+import BindruneGATT
+import BindruneHCI
 
 /// What ``AirMonitor`` tells, in words and as JSON. Names and values are a peer's: all are printable here.
 enum AirText {

@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import ArgumentParser
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// An attribute that has a value, as the user types it: by UUID (`2A37`), by the Bluetooth SIG's name for the UUID
 /// (`heart-rate-measurement`; case, spaces and hyphens do not matter), or by handle (`0x0012`). A path selects one

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Bindrune
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 
 /// The options of every verb that talks to one device.
 struct DeviceOptions: ParsableArguments {

@@ -1,5 +1,5 @@
 import BindruneWire
-import GAP
+import BindruneGAP
 
 /// The devices that a scan has found, as a table: advertisements in, lines out.
 ///

@@ -1,10 +1,10 @@
-import ATT
+import BindruneATT
 import ArgumentParser
 import Bindrune
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 
 struct Explore: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

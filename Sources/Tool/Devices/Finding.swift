@@ -1,8 +1,8 @@
 import ArgumentParser
 import Bindrune
 import BindruneWire
-import GAP
-import HCI
+import BindruneGAP
+import BindruneHCI
 
 /// A device as the command line selects it.
 enum WantedDevice: Sendable {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import BindruneWire
-import GAP
+import BindruneGAP
 
 struct Overflow: ParsableCommand {
   static let configuration = CommandConfiguration(

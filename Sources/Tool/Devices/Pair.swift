@@ -3,9 +3,9 @@ import Bindrune
 import BindruneSystem
 import BindruneTransport
 import BindruneWire
-import GAP
+import BindruneGAP
 import Logging
-import SMP
+import BindruneSMP
 import Synchronization
 import SystemPackage
 

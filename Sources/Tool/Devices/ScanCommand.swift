@@ -1,7 +1,7 @@
 import ArgumentParser
 import Bindrune
 import BindruneWire
-import GAP
+import BindruneGAP
 
 struct ScanCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

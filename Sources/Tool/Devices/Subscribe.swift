@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import ArgumentParser
 import Bindrune
-import GATT
+import BindruneGATT
 
 struct Subscribe: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import ArgumentParser
 import Bindrune
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// How a value is printed.
 enum ValueFormat: String, CaseIterable, ExpressibleByArgument {

@@ -5,8 +5,8 @@ import BindruneSystem
 import BindruneTrace
 import BindruneTransport
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 import Glibc
 import Logging
 import Synchronization

@@ -3,8 +3,8 @@ import Bindrune
 import BindruneSystem
 import BindruneTransport
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 import SystemPackage
 
 struct Bonds: ParsableCommand {

@@ -3,9 +3,9 @@ import BindruneAdapters
 import BindruneSimulator
 import BindruneTransport
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import Logging
 import NIOCore
 import NIOPosix

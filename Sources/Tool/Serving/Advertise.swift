@@ -1,9 +1,9 @@
 import ArgumentParser
 import Bindrune
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 
 struct Advertise: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(

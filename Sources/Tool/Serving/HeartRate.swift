@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import Bindrune
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 
 /// The sensor of `serve`, `demo` and the transport `sim`: Heart Rate Service 1.0, Battery Service, Device Information.
 struct HeartRateSensor {

@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import Bindrune
 import BindruneConformance
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 import Synchronization
 
 /// The services of a database file on a host: `serve --profile`.

@@ -2,7 +2,7 @@ import ArgumentParser
 import Bindrune
 import BindruneTransport
 import BindruneWire
-import GAP
+import BindruneGAP
 
 struct Serve: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(

@@ -1,5 +1,5 @@
 import BindruneWire
-import GATT
+import BindruneGATT
 
 /// The shell's help.
 enum ShellHelp {

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import Bindrune
 import BindruneWire
-import GAP
-import GATT
+import BindruneGAP
+import BindruneGATT
 
 /// The connection of `bindrune shell`, and its commands.
 actor ShellSession {

@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import ArgumentParser
 import Bindrune
 import BindruneTransport
 import BindruneWire
-import GAP
-import GATT
-import HCI
+import BindruneGAP
+import BindruneGATT
+import BindruneHCI
 import NIOPosix
 
 struct Demo: AsyncParsableCommand {

@@ -4,9 +4,9 @@ import BindruneSystem
 import BindruneTransport
 import BindruneTrace
 import BindruneWire
-import GATT
-import HCI
-import L2CAP
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 import SystemPackage
 
 struct Explain: AsyncParsableCommand {

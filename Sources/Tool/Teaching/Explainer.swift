@@ -1,7 +1,7 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// Describes an HCI packet layer by layer, from the same declarations that encode and decode it.
 enum Explainer {

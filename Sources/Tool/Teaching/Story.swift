@@ -1,5 +1,5 @@
 import BindruneTransport
-import HCI
+import BindruneHCI
 import Synchronization
 
 /// Prints the steps of the demo as they happen: a headline, the packets of the step, its results.

@@ -1,6 +1,6 @@
 import BindruneTrace
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Prints what `bindrune trace stats` has counted, as text or as objects.
 struct StatsOutput {

@@ -1,6 +1,6 @@
 import BindruneTrace
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// Prints the packets of a trace: a line each, or an object each. Lines wait in a buffer, which is written when it is
 /// full and when nothing more is to come at the moment.

@@ -1,11 +1,11 @@
-import ATT
+import BindruneATT
 import ArgumentParser
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
 import Glibc
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 struct TraceShow: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

@@ -1,8 +1,8 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 // HCI packets: links and their parameters, and what the controller can take.
 

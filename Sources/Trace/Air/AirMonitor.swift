@@ -1,9 +1,9 @@
-import ATT
+import BindruneATT
 import BindruneCapture
 import BindruneWire
-import GAP
-import HCI
-import L2CAP
+import BindruneGAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// # AirMonitor
 /// **Overview**: what a trace says about the air now: who advertises, which links there are and with what parameters,

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // What AirMonitor tells about devices, connections, values and controllers. Times are nanoseconds since the first
 // record.

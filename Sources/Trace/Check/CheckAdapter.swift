@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// # CheckAdapter
 /// **Overview**: what a trace shows about one controller and its connections, for ``Checker``. A state that is nil is

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # CheckAdvertisingData
 /// **Overview**: judges advertising data, of the host and of the devices around it, for ``Checker``. CSS, Part A; Vol

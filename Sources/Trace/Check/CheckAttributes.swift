@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # CheckAttributes
 /// **Overview**: the Attribute Protocol on a connection, for ``Checker``: both devices may be client and server, so

@@ -1,6 +1,6 @@
-import ATT
+import BindruneATT
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # CheckClient
 /// **Overview**: the requests of one device and the answers, notifications and indications of the other.

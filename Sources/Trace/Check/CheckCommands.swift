@@ -1,6 +1,6 @@
 import BindruneCapture
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // The host's commands: their form, their credits, and whether the controller's state permits them.
 

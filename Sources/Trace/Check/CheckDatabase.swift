@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// # CheckDatabase
 /// **Overview**: the attributes that a server shows to its client in one connection, and what the client has configured

@@ -1,6 +1,6 @@
 import BindruneCapture
 import BindruneWire
-import HCI
+import BindruneHCI
 
 // The controller's events: their form, the commands that they answer, and the connections that they are about.
 

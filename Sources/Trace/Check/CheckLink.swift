@@ -1,6 +1,6 @@
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// # CheckLink
 /// **Overview**: what a trace shows about one connection, for ``Checker``. Fields that are nil are not known.

@@ -1,7 +1,7 @@
 import BindruneToolbox
 import BindruneWire
-import HCI
-import SMP
+import BindruneHCI
+import BindruneSMP
 
 /// # CheckPairing
 /// **Overview**: the pairing of a connection, for ``Checker``. Vol 3, Part H.

@@ -1,5 +1,5 @@
 import BindruneWire
-import HCI
+import BindruneHCI
 
 /// A place where a trace breaks a rule.
 public struct CheckFinding: Sendable {

@@ -1,6 +1,6 @@
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// # CheckSignals
 /// **Overview**: the LE signaling channel of a connection, and the credit-based channels that it opens, for

@@ -1,7 +1,7 @@
 import BindruneCapture
 import BindruneWire
-import HCI
-import L2CAP
+import BindruneHCI
+import BindruneL2CAP
 
 /// # Checker
 /// **Overview**: judges a trace by the rules of the Specification, as a ``TraceSink``:

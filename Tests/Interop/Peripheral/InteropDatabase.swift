@@ -1,5 +1,5 @@
 import Bindrune
-import GATT
+import BindruneGATT
 
 /// The database of `../database.py`, attribute by attribute, and the handles of values with special behaviour.
 struct InteropDatabase {

@@ -1,7 +1,7 @@
 import Bindrune
-import GATT
+import BindruneGATT
 import Glibc
-import SMP
+import BindruneSMP
 import Synchronization
 
 /// A host that pairs with `../peer_security.py`, in either role.

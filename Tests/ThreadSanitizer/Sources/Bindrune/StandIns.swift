@@ -1,4 +1,4 @@
-@_exported import ATT
+@_exported import BindruneATT
 
 /// Stands for Bindrune's: why a port is closed.
 public enum BluetoothError: Error, Sendable, Equatable { case linkIsDown, closed, cancelled }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "CBluetooth.h"
+#include "CBindruneSystem.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,1 +1,0 @@
-#include "CCoreBluetooth.h"
