@@ -37,18 +37,18 @@ import Testing
       ] {
         host.with { $0.register(app, [.central, .peripheral], now: $1) }
         host.with { $0.add(session, of: app, as: ManagerIdentity(.central, restoreIdentifier: name), now: $1) }
-        host.waitForEvents()
+        host.runToRest()
         connect(shared, session)
         ask(session, .setNotifying(newID(), UUID(shared), value, true))
-        host.waitForEvents()
+        host.runToRest()
         ask(session, .scan(services: ["180F"], solicitedServices: [], allowsDuplicates: false))
         pulse = Pulse(service: try publish(session))
         ask(session, .startAdvertising(newID(), localName: "App", services: ["180D"]))
-        host.waitForEvents()
+        host.runToRest()
       }
       link = host.connectCentral(client)
       host.change(.notification, of: try #require(pulse).measurement, on: link)
-      host.waitForEvents()
+      host.runToRest()
     }
     mutating func newID() -> OperationID {
       last += 1
@@ -62,18 +62,18 @@ import Testing
     }
     mutating func connect(_ peer: PeerID, _ session: SessionID) {
       ask(session, .connect(UUID(peer), ConnectOptions()))
-      host.waitForEvents()
+      host.runToRest()
       ask(session, .discoverServices(newID(), UUID(peer), nil))
-      host.waitForEvents()
+      host.runToRest()
       ask(session, .discoverCharacteristics(newID(), UUID(peer), service, nil))
-      host.waitForEvents()
+      host.runToRest()
       ask(session, .discoverDescriptors(newID(), UUID(peer), value))
-      host.waitForEvents()
+      host.runToRest()
     }
     mutating func publish(_ session: SessionID) throws -> PublishedService {
       _ = host.takeDelivered()
       ask(session, .addService(newID(), Pulse.description))
-      host.waitForEvents()
+      host.runToRest()
       let published = host.takeDelivered().compactMap { session, event -> PublishedService? in
         if case .completed(_, .success(.published(let service))) = event { service } else { nil }
       }
@@ -86,10 +86,10 @@ import Testing
       case .cancelAbsent: ask(Self.session, .connect(UUID(far), ConnectOptions()))
       default: break
       }
-      host.waitForEvents()
+      host.runToRest()
       if let pulse, operation == .respond || operation == .reject {
         host.ask(pulse.control, on: link, isRead: operation == .respond)
-        host.waitForEvents()
+        host.runToRest()
       }
     }
     mutating func begin(_ operation: Operation) {
@@ -161,13 +161,13 @@ import Testing
         for _ in 0..<max(0, step) where !isOver { isOver = !lab.host.step() }
         end = step
         lab.kill()
-        lab.host.waitForEvents()
+        lab.host.runToRest()
         check(lab, isPreserved: isPreserved, place)
         if isPreserved { try restore(&lab, place) }
         // The manager is released, or what was preserved is forgotten: nothing is left in either case.
         for session in lab.host.core.preserved(of: Lab.app) { lab.host.with { $0.remove(session, now: $1) } }
         if lab.host.core.isKnown(Lab.session) { lab.host.with { $0.remove(Lab.session, now: $1) } }
-        lab.host.waitForEvents()
+        lab.host.runToRest()
         lab.host.passTime()
         checkNothingIsLeft(lab, bystander, place)
         steps += 1

@@ -325,11 +325,11 @@ private final class Soak {
     let services = host.core.serving.services.sorted { $0.key.rawValue < $1.key.rawValue }
     guard let service = services.randomElement(using: &chance)?.value else { return }
     host.change(chanceOf(3) ? [] : .notification, of: service.published.characteristics[0].value, on: link)
-    host.waitForEvents()
+    host.runToRest()
     guard service.isEnabled, host.core.serving.clients[link]?.request == nil else { return }
     figures.requests += 1
     host.ask(service.published.characteristics[2].value, on: link, isRead: chanceOf(2))
-    host.waitForEvents()
+    host.runToRest()
     if let request = host.core.serving.clients[link]?.request {
       after(.unanswered(link, request), .seconds(25))
     }
@@ -535,7 +535,7 @@ private final class Soak {
   private func perform() {
     var isDone = false
     while !isDone {
-      host.waitForEvents()
+      host.runToRest()
       deliverAll()
       isDone = true
       for effect in host.takeOthers() {
@@ -785,7 +785,7 @@ private final class Soak {
     let left = sizes().filter { $0.value > baseline[$0.key, default: 0] && !$0.key.hasPrefix("broker.central.names.") }
     expect(left.isEmpty, "left: \(left)")
     host.with { $0.remove(Self.keeper, now: $1) }
-    host.waitForEvents()
+    host.runToRest()
     if case .idle = host.core.phase {} else { expect(false, "the core is \(host.core.phase)") }
     expect(host.core.timers.isEmpty && system.deadline == nil, "timers are left")
   }
