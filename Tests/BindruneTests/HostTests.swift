@@ -330,8 +330,13 @@ import Testing
       let reset = await #expect(throws: BluetoothError.self) { try await host.send(Reset()) }
       #expect(reset?.code == .invalidArgument)
       // Its octets are not there, or its handle: no packet.
-      let empty = await #expect(throws: BluetoothError.self) { try await host.send(encrypt) }
-      #expect(empty?.code == .invalidArgument && empty?.diagnostics.contains("outside the source \"Key\"") == true)
+      let data = LESetExtendedAdvertisingData.with {
+        $0.advertisingHandle = AdvertisingHandle(0)
+        $0.advertisingData = Octets(0, 3)
+      }
+      let empty = await #expect(throws: BluetoothError.self) { try await host.send(data) }
+      let isOutside = empty?.diagnostics.contains("outside the source \"Advertising_Data\"")
+      #expect(empty?.code == .invalidArgument && isOutside == true)
       let incomplete = await #expect(throws: BluetoothError.self) { try await host.send(ReadRSSI()) }
       #expect(incomplete?.code == .invalidArgument && incomplete?.operation == "send HCI_Read_RSSI")
       #expect(incomplete?.diagnostics.hasPrefix(#"The command is not complete, unset "Handle": "#) == true)

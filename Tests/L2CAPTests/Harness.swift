@@ -27,7 +27,8 @@ struct Upper: L2CAPUpper {
     on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> Bool {
     guard waiting(of: link).contains(channel) else { return false }
-    let payload = channel == outgoingChannel ? outgoing[link]!.removeFirst() : others[channel.rawValue]!.removeFirst()
+    let isOutgoing = channel == outgoingChannel && !outgoing[link, default: []].isEmpty
+    let payload = isOutgoing ? outgoing[link]!.removeFirst() : others[channel.rawValue]!.removeFirst()
     output.append(contentsOf: payload.span)
     return true
   }
