@@ -3,5 +3,5 @@ import BindruneGATT
 import GATT
 import HCI
 
-let theirs = (GATT.Database(), HCI.Database())
-let ours = BindruneGATT.DatabaseBuilder.self
+func theirDatabases() -> (GATT.Database, HCI.Database) { (GATT.Database(), HCI.Database()) }
+func ourBuilder() -> BindruneGATT.DatabaseBuilder { BindruneGATT.DatabaseBuilder() }
