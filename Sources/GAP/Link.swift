@@ -101,8 +101,10 @@ struct Link: ~Copyable {
 
   // MARK: Client
 
-  /// Has `body` make requests, with the security that they need.
+  /// Has `body` make requests, with the security that they need. The central has asked for the MTU exchange when the link
+  /// came up; on a link that the peer made, the exchange precedes the first request.
   @inline(__always) mutating func withClient(isHeld: Bool, _ body: (inout Client) -> Void) {
+    if role == .peripheral { bearers.forEach { $0.bearer.exchangeMTUUnlessPeerHas() } }
     makeRequests(isHeld: isHeld)
     body(&client)
     demandSecurity()

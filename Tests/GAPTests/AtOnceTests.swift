@@ -144,6 +144,8 @@ import Testing
   @Test func aRequestWithoutRoom() throws {
     var side = Side(atOnce: false, buffers: 1, try Self.database())
     side.connect(1)
+    side.request(1, [0x02, 23, 0])
+    side.bench.receive(completedPackets(1, 1))
     side.request(1, [0x12, 4, 0, 1, 0])
     side.bench.receive(completedPackets(1, 1))
     side.notify(1, [1])

@@ -254,6 +254,32 @@ private let link1 = LinkID(rawValue: 1)
       ])
   }
 
+  /// On a link that the peer made, an app would keep an ATT_MTU of 23 if the peer asks for no exchange: our client's first
+  /// request is preceded by one. Once, and not if the peer has asked: Vol 3, Part F, §3.4.2.1.
+  @Test(arguments: [false, true]) func aPeripheralsClientExchangesTheMTU(thePeerHas: Bool) {
+    var bench = Self.peripheral()
+    bench.answerAll()
+    if thePeerHas { bench.receive(data(0x40, [0x02, 100, 0])) }
+    _ = bench.takeAll()
+    for number in UInt64(1)...2 {
+      bench.perform { core, _ in
+        core.withClient(of: link1, id: id(number)) { $0.read(id(number), AttributeHandle(rawValue: 3)) }
+      }
+    }
+    if thePeerHas {
+      same(bench.takeAll(), ["02 40 00 07 00 03 00 04 00 0A 03 00"])
+    } else {
+      same(bench.takeAll(), ["02 40 00 07 00 03 00 04 00 02 05 02"])
+      bench.receive(data(0x40, [0x03, 247, 0]))
+      same(bench.takeAll(), ["02 40 00 07 00 03 00 04 00 0A 03 00", "mtuChanged(link 1, mtu: 247)"])
+      // The peer may still ask; its answer is the same as ours.
+      bench.receive(data(0x40, [0x02, 247, 0]))
+      same(bench.takeAll(), ["02 40 00 07 00 03 00 04 00 03 05 02", "mtuChanged(link 1, mtu: 247)"])
+    }
+    bench.receive(data(0x40, [0x0B, 7]))
+    #expect(bench.sent == ["02 40 00 07 00 03 00 04 00 0A 03 00"])
+  }
+
   @Test func oneLinkWithAPeer() {
     var bench = Self.central()
     bench.connect(2)

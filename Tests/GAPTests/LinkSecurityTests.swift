@@ -494,6 +494,7 @@ import Testing
   @Test(arguments: [true, false]) func aPeripheralsClientAsksForEncryption(isAnswered: Bool) {
     var bench = Self.linked(.peripheral, Self.bond())
     bench.answerAll()
+    bench.receive(data(0x40, [0x02, 0x17, 0x00]))
     bench.forget()
     Self.read(&bench)
     bench.wait(.seconds(1))
@@ -558,6 +559,7 @@ import Testing
   @Test func aRemovedBondEndsTheWait() {
     var bench = Self.linked(.peripheral, Self.bond())
     bench.answerAll()
+    bench.receive(data(0x40, [0x02, 0x17, 0x00]))
     bench.forget()
     Self.read(&bench)
     bench.perform { core, now in expect(core.removeBond(with: PeerID(Bench.peer), now: now)) }

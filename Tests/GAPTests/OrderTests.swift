@@ -26,6 +26,8 @@ import Testing
   @Test func held() throws {
     var bench = Bench.started()
     let link = try bench.linkUp()
+    bench.receive(data(0x40, [0x02, 23, 0]))
+    _ = bench.pdus()
     let attribute = { (number: Int) in AttributeHandle(rawValue: UInt16(number)) }
     let write = { (core: inout HostCore, number: Int) in
       core.write(command: [UInt8(number)].span, to: attribute(number), on: link)
