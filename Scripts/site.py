@@ -17,16 +17,16 @@ import browser as chromium  # noqa: E402
 
 site, base = pathlib.Path(sys.argv[1]), sys.argv[2]
 problems = []
-# The pages by their file in Sources: ("GAP", "Course") has the address /documentation/gap/course.
-modules, pages = {}, {}
-for catalogue in sorted(root.glob("Sources/*/*.docc")):
+# The pages by their catalogue and file: ("GAP", "Phases") has the address /documentation/bindrunegap/phases.
+catalogues, pages = {}, {}
+for catalogue in sorted(root.glob("Documentation/*.docc")) + sorted(root.glob("Sources/*/*.docc")):
     first = (catalogue / f"{catalogue.stem}.md").read_text().split("\n")
     title = re.sub("^# |``", "", first[0])
     module = title if first[0].startswith("# ``") else catalogue.stem
-    modules[catalogue.stem] = (title, "/documentation/" + module.lower(), " ".join(first[2:first.index("", 2)]))
+    catalogues[catalogue.stem] = (title, "/documentation/" + module.lower(), " ".join(first[2:first.index("", 2)]))
     for file in catalogue.rglob("*.md"):
         own = file.stem == catalogue.stem
-        pages[catalogue.stem, file.stem] = modules[catalogue.stem][1] + ("" if own else "/" + file.stem.lower())
+        pages[catalogue.stem, file.stem] = catalogues[catalogue.stem][1] + ("" if own else "/" + file.stem.lower())
 
 
 def exists(address):
@@ -45,7 +45,7 @@ def linked(url, own):
 
 
 count = 0
-names = {address.split("/")[2]: name for name, (_, address, _) in modules.items()}
+names = {address.split("/")[2]: name for name, (_, address, _) in catalogues.items()}
 for file in sorted((site / "data/documentation").rglob("*.json")):
     parts = file.relative_to(site / "data/documentation").with_suffix("").parts
     place, data, changed = "/".join(parts), json.loads(file.read_text()), False
@@ -73,20 +73,20 @@ for file in sorted((site / "data/documentation").rglob("*.json")):
 # The first page, also for readers without scripts. docc's own has no address but /documentation.
 rows = "\n".join(
     f'<dt><a href="{base}{address}/">{html.escape(title)}</a></dt><dd>{html.escape(re.sub("[`*]", "", about))}</dd>'
-    for title, address, about in modules.values())
+    for name, (title, address, about) in catalogues.items() if (root / "Sources" / name).is_dir())
 (site / "index.html").write_text(f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Bindrune</title>
 <link rel="icon" href="{base}/favicon.ico">
 <style>:root {{ color-scheme: light dark }} body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }}
 dt {{ font-weight: 600; margin-top: .7rem }} dd {{ margin: 0 }}</style></head><body>
-<h1>Bindrune</h1><p>The documentation of every module. <a href="{base}{pages["GAP", "Course"]}/">The course</a> begins with three octets;
-<a href="{base}{pages["GAP", "Decisions"]}/">the decisions</a> say why things are as they are.</p>
+<h1>Bindrune</h1><p>The documentation of every module. <a href="{base}{pages["Course", "Course"]}/">The course</a> begins with three octets;
+<a href="{base}{pages["Decisions", "Decisions"]}/">the decisions</a> say why things are as they are.</p>
 <dl>
 {rows}
 </dl></body></html>
 """)
 (site / "theme-settings.json").write_text("{}")  # docc's pages ask for it
-for title, address, _ in modules.values():
+for title, address, _ in catalogues.values():
     if not exists(address):
         problems.append(f"index: no page of {title}")
 
@@ -133,7 +133,7 @@ def browse():
     try:
         shown = [("/", "Bindrune"), ("/documentation/", "Bindrune"), (pages["GAP", "Phases"] + "/", "Phases of GAP’s machines"),
                  (pages["SMP", "Phases"] + "/", "Phases of a pairing")]
-        shown += [(address + "/", title) for title, address, _ in modules.values()]
+        shown += [(address + "/", title) for title, address, _ in catalogues.values()]
         for address, title in shown:
             for scheme in ("light", "dark") if "phases" in address else ("light",):
                 try:
@@ -149,7 +149,7 @@ def browse():
 
 
 shown = "not opened in a browser" if problems else browse()
-print(f"{site}: {len(modules)} modules, {count} links, {shown}")
+print(f"{site}: {len(catalogues)} catalogues, {count} links, {shown}")
 for problem in problems[:50]:
     print(problem, file=sys.stderr)
 sys.exit(1 if problems else 0)

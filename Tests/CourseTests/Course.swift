@@ -23,7 +23,7 @@ final class Page: Sendable {
 
   static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
-  static let folder = root.appending(path: "Sources/GAP/GAP.docc/Course")
+  static let folder = root.appending(path: "Documentation/Course.docc")
   static let files = root.appending(path: "Fixtures/Course")
   static let isRecording = ProcessInfo.processInfo.environment["BINDRUNE_RECORD"] == "1"
 

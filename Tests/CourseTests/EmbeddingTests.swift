@@ -32,12 +32,12 @@ import Testing
   }
   /// `Course.md` lists each chapter with its title and minutes.
   @Test func contents() throws {
-    let address = Page.root.appending(path: "Sources/GAP/GAP.docc/Course.md")
+    let address = Page.folder.appending(path: "Course.md")
     var rows: [String] = [], minutes = 0
     for name in try names where name.first?.isNumber == true {
       let page = try String(contentsOf: Page.folder.appending(path: name + ".md"), encoding: .utf8)
       let head = try #require(page.firstMatch(of: #/^# (\d+): (.+)\n\n\*\*(\d+) minutes\.\*\* (.+)\n/#), "\(name)")
-      rows.append("| \(head.1) | [\(head.2)](Course/\(name).md) | \(head.3) |")
+      rows.append("| \(head.1) | [\(head.2)](\(name).md) | \(head.3) |")
       minutes += Int(head.3) ?? 0
     }
     let old = try String(contentsOf: address, encoding: .utf8).components(separatedBy: "\n")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 private let pages = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-  .deletingLastPathComponent().appending(path: "Sources/GAP/GAP.docc/Course")
+  .deletingLastPathComponent().appending(path: "Documentation/Course.docc")
 
 /// What the pages say is tested by CourseTests; here is how the tool shows them.
 @Suite("Tool: learn", .realTime, .hang) struct LearnTests {

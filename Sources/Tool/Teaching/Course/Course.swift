@@ -1,4 +1,4 @@
-/// The course, as it is in this program: the pages of `Sources/GAP/GAP.docc/Course` and the files of `Fixtures/Course`,
+/// The course, as it is in this program: the pages of `Documentation/Course.docc` and the files of `Fixtures/Course`,
 /// which the links in this folder name and the manifest embeds.
 enum Course {
   struct Page {
