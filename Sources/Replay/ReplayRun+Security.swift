@@ -26,20 +26,18 @@ struct PairingWatch {
 }
 /// Keys of a recorded host that ours draws anew.
 struct RecordedKeys {
-  var encryption: [UInt8]?
+  var encryption: SecurityKey?
   var ediv: UInt16 = 0
   var rand: UInt64 = 0
-  var signature: [UInt8]?
+  var signature: SecurityKey?
   /// The key that has encrypted the link.
-  var link: [UInt8]?
+  var link: SecurityKey?
 
   mutating func note(_ pdu: [UInt8]) {
-    switch (pdu.code, pdu.count) {
-    case (EncryptionInformation.code, 17): encryption = Array(pdu[1...])
-    case (CentralIdentification.code, 11):
-      ediv = pdu.little16(1)
-      rand = pdu[3...].little64
-    case (SigningInformation.code, 17): signature = Array(pdu[1...])
+    switch try? SMPPDU(pdu.span) {
+    case .encryptionInformation(let pdu)?: encryption = SecurityKey(pdu.longTermKey.number)
+    case .centralIdentification(let pdu)?: (ediv, rand) = (pdu.ediv, pdu.rand)
+    case .signingInformation(let pdu)?: signature = SecurityKey(pdu.signatureKey.number)
     default: break
     }
   }
@@ -315,18 +313,16 @@ extension ReplayRun {
       let peer = live[link]?.peer, var bond = core.bond(with: peer)
     else { return }
     let before = bond, size = bond.strength.size.count
-    func key(_ octets: [UInt8]) -> SecurityKey { SecurityKey(leastSignificantFirst: octets.span) }
     if recorded.isSecureConnections {
-      if let octets = watch.keys.link {
-        let shared = LongTermKey(key: key(octets))
+      if let key = watch.keys.link {
+        let shared = LongTermKey(key: key)
         bond.ours.longTermKey = shared
         bond.peers.longTermKey = shared
       }
-    } else if let octets = watch.keys.encryption, bond.ours.longTermKey != nil {
-      bond.ours.longTermKey = LongTermKey(
-        key: key(octets).reduced(to: size), ediv: watch.keys.ediv, rand: watch.keys.rand)
+    } else if let key = watch.keys.encryption, bond.ours.longTermKey != nil {
+      bond.ours.longTermKey = LongTermKey(key: key.reduced(to: size), ediv: watch.keys.ediv, rand: watch.keys.rand)
     }
-    if let octets = watch.keys.signature, bond.ours.csrk != nil { bond.ours.csrk = key(octets) }
+    if let key = watch.keys.signature, bond.ours.csrk != nil { bond.ours.csrk = key }
     if bond == before { return }
     do throws(IdentityError) { try core.add(bond, now: now) } catch {}
   }
@@ -416,50 +412,52 @@ extension ReplayRun {
   mutating func playCommand(_ current: ReplayStep, _ link: Int) {
     let command = script.packets[current.packets[0]].octets
     guard let id = live[link]?.id else { return }
-    switch command.commandOpcode {
-    case Disconnect.opcode:
+    switch try? AnyCommand(command.span) {
+    case .disconnect(let disconnect)?:
       if front(.commands, link)?.commandOpcode != Disconnect.opcode {
-        core.disconnect(
-          id,
-          reason: HCIStatus(
-            rawValue: command.count > 6 ? command[6] : HCIStatus.remoteUserTerminatedConnection.rawValue), now: now)
+        core.disconnect(id, reason: disconnect.reason, now: now)
         pump()
       }
-    case LEEnableEncryption.opcode where command.count == 32:
+    case .leEnableEncryption(let encryption)?:
       answerQuestion(link)
       if front(.commands, link)?.commandOpcode != LEEnableEncryption.opcode {
         giveKey(of: command, link)
         core.encrypt(id, id: newID(), now: now)
         pump()
       }
-      if live[link]?.pairing.phase == .pairing { live[link]?.pairing.keys.link = Array(command[16..<32]) }
-    case LELongTermKeyRequestReply.opcode where command.count == 22:
-      if live[link]?.pairing.phase == .pairing { live[link]?.pairing.keys.link = Array(command[6..<22]) }
+      keepLinkKey(encryption.longTermKey, link)
+    case .leLongTermKeyRequestReply(let reply)?: keepLinkKey(reply.longTermKey, link)
     default: break
     }
     compare(command, .commands, link)
   }
+  private mutating func keepLinkKey(_ key: SecretNumber, _ link: Int) {
+    guard live[link]?.pairing.phase == .pairing else { return }
+    live[link]?.pairing.keys.link = SecurityKey(key.number)
+  }
   /// Gives our host, as Central, the key of a recorded LE Enable Encryption. Vol 4, Part E, §7.8.24.
   private mutating func giveKey(of command: [UInt8], _ link: Int) {
-    guard command.count == 32, let peer = live[link]?.peer else { return }
+    guard case .leEnableEncryption(let command)? = try? AnyCommand(command.span), let peer = live[link]?.peer else {
+      return
+    }
     give(
-      Array(command[16..<32]), ediv: command.little16(14), rand: command[6..<14].little64, isPeers: true, to: peer,
-      on: link, whilePairing: live[link]?.pairing.phase == .pairing)
+      LongTermKey(of: command), isPeers: true, to: peer, on: link, whilePairing: live[link]?.pairing.phase == .pairing)
   }
   /// A Peripheral is asked for a key: it must have the one that the recorded host will reply with.
   mutating func prepareKey(on link: Int, _ event: [UInt8]) {
-    guard event.count == 16, let peer = live[link]?.peer,
+    guard case .leLongTermKeyRequest(let request)? = try? HCIEvent(event.span), let peer = live[link]?.peer,
       let reply = script.next(
         after: step, on: link, where: { $0.direction == .fromHost && $0.stream == nil })
     else { return }
     let command = script.packets[script.steps[reply].packets[0]].octets
     let isPairing = live[link]?.pairing.phase == .pairing
-    let rand = event[6..<14].little64, ediv = event.little16(14)
-    switch command.commandOpcode {
-    case LELongTermKeyRequestReply.opcode where command.count == 22 && !isPairing:
-      give(Array(command[6..<22]), ediv: ediv, rand: rand, isPeers: false, to: peer, on: link)
-    case LELongTermKeyRequestNegativeReply.opcode where !isPairing:
-      guard let own = core.bond(with: peer)?.ours.longTermKey, own.ediv == ediv, own.rand == rand else { return }
+    switch try? AnyCommand(command.span) {
+    case .leLongTermKeyRequestReply(let reply)? where !isPairing:
+      give(LongTermKey(of: reply, to: request), isPeers: false, to: peer, on: link)
+    case .leLongTermKeyRequestNegativeReply? where !isPairing:
+      guard let own = core.bond(with: peer)?.ours.longTermKey, own.ediv == request.encryptedDiversifier,
+        own.rand == request.randomNumber.rawValue
+      else { return }
       removeBond(link)
     default: break
     }
@@ -473,7 +471,7 @@ extension ReplayRun {
     defer {
       // A key that the trace does not show at all.
       if isServer {
-        give([UInt8](repeating: 0xFF, count: 16), ediv: 0xFFFF, rand: .max, isPeers: false, to: peer, on: link)
+        give(LongTermKey(key: SecurityKey(.max), ediv: .max, rand: .max), isPeers: false, to: peer, on: link)
       }
     }
     for index in script.steps(from: script.links[link].begin ?? 0, on: link) {
@@ -493,48 +491,43 @@ extension ReplayRun {
       case .frame: break
       case .command:
         let command = script.packets[current.packets[0]].octets
-        guard command.commandOpcode == LEEnableEncryption.opcode, command.count == 32 else { return }
-        guard isBonded else { return }
+        guard case .leEnableEncryption(let command)? = try? AnyCommand(command.span), isBonded else { return }
         isServer = false
-        return give(
-          Array(command[16..<32]), ediv: command.little16(14), rand: command[6..<14].little64, isPeers: true, to: peer,
-          on: link)
+        return give(LongTermKey(of: command), isPeers: true, to: peer, on: link)
       case .event:
         let event = script.packets[current.packets[0]].octets
-        guard case .leLongTermKeyRequest? = try? HCIEvent(event.span) else { continue }
+        guard case .leLongTermKeyRequest(let request)? = try? HCIEvent(event.span) else { continue }
         guard isBonded,
           let reply = script.next(after: index, on: link, where: { $0.direction == .fromHost && $0.stream == nil })
         else { return }
         let command = script.packets[script.steps[reply].packets[0]].octets
-        guard command.commandOpcode == LELongTermKeyRequestReply.opcode, command.count == 22 else { return }
+        guard case .leLongTermKeyRequestReply(let reply)? = try? AnyCommand(command.span) else { return }
         isServer = false
-        return give(
-          Array(command[6..<22]), ediv: event.little16(14), rand: event[6..<14].little64, isPeers: false, to: peer,
-          on: link)
+        return give(LongTermKey(of: reply, to: request), isPeers: false, to: peer, on: link)
       }
     }
   }
   /// Gives our host the key of a pairing that the trace does not show.
   private mutating func give(
-    _ key: [UInt8], ediv: UInt16, rand: UInt64, isPeers: Bool, to peer: PeerID, on link: Int,
-    whilePairing isPairing: Bool = false
+    _ wanted: LongTermKey, isPeers: Bool, to peer: PeerID, on link: Int, whilePairing isPairing: Bool = false
   ) {
-    let wanted = LongTermKey(key: SecurityKey(leastSignificantFirst: key.span), ediv: ediv, rand: rand)
     let old = core.bond(with: peer)
     let known = isPeers ? old?.peers.longTermKey : old?.ours.longTermKey
     // With a key of its own from the same trace our host must answer itself.
     if isPairing || known == wanted || (known != nil && !guessed.contains(peer)) { return }
-    if known != nil, known?.ediv == ediv, known?.rand == rand { return }
+    if known != nil, known?.ediv == wanted.ediv, known?.rand == wanted.rand { return }
     result.use(.keysBefore, at: number)
     guessed.insert(peer)
-    let strength = KeyStrength(isAuthenticated: !deniesEncrypted(link), isSecureConnections: ediv == 0 && rand == 0)
+    // LE Secure Connections: one key for both roles. Vol 3, Part H, §2.4.4.
+    let isShared = wanted.ediv == 0 && wanted.rand == 0
+    let strength = KeyStrength(isAuthenticated: !deniesEncrypted(link), isSecureConnections: isShared)
     var bond =
       old
       ?? Bond(
         peer: peer, address: core.address(of: peer), strength: strength, ours: DistributedKeys(),
         peers: DistributedKeys())
-    if isPeers || ediv == 0 && rand == 0 { bond.peers.longTermKey = wanted }
-    if !isPeers || ediv == 0 && rand == 0 { bond.ours.longTermKey = wanted }
+    if isPeers || isShared { bond.peers.longTermKey = wanted }
+    if !isPeers || isShared { bond.ours.longTermKey = wanted }
     do throws(IdentityError) { try core.add(bond, now: now) } catch {}
   }
   /// Gives our host a signature key where the recorded one has a bond that the trace does not show. `counter`: of its
@@ -627,4 +620,17 @@ extension PeerAddress {
 extension Collection<UInt8> {
   /// Up to eight octets, the least significant first.
   var little64: UInt64 { reversed().reduce(0) { $0 << 8 | UInt64($1) } }
+}
+
+extension LongTermKey {
+  fileprivate init(of command: LEEnableEncryption) {
+    self.init(
+      key: SecurityKey(command.longTermKey.number), ediv: command.encryptedDiversifier,
+      rand: command.randomNumber.rawValue)
+  }
+  fileprivate init(of reply: LELongTermKeyRequestReply, to request: LELongTermKeyRequest) {
+    self.init(
+      key: SecurityKey(reply.longTermKey.number), ediv: request.encryptedDiversifier,
+      rand: request.randomNumber.rawValue)
+  }
 }

@@ -229,9 +229,9 @@ struct ReplayRun: ~Copyable {
     diverge(nil, oldest.pdu, oldest.stream, link)
   }
   private mutating func keep(command: [UInt8]) {
-    guard command.count >= 6, Script.comparedCommands.contains(command.commandOpcode) else { return }
-    let handle = command.little16(4) & 0x0FFF
-    guard let link = live.keys.first(where: { script.links[$0].handle == handle }) else { return }
+    guard let handle = (try? AnyCommand(command.span))?.comparedLink,
+      let link = live.keys.first(where: { script.links[$0].handle == handle.rawValue })
+    else { return }
     keep(Sent(stream: .commands, pdu: command, at: now), link)
   }
   /// Feeds the packets of the current step.

@@ -242,10 +242,10 @@ private struct ScriptBuilder: TraceSink {
     let octets = packet.octets
     switch octets.first.flatMap({ HCIPacketType(rawValue: $0) }) {
     case .acl:
-      guard !hadFrame, octets.count >= 5 else { return }
-      let key = key(octets.little16(1) & 0x0FFF, packet.direction)
+      guard !hadFrame, let header = ACLHeader(octets.span) else { return }
+      let key = key(header.handle.rawValue, packet.direction)
       // A first fragment ends what was incomplete.
-      if octets[2] >> 4 & 3 != 1 { fragments[key] = nil }
+      if header.packetBoundaryFlag != .continuing { fragments[key] = nil }
       if fragments.count < Dissector.mostAssemblies { fragments[key, default: []].append(index) }
     case .command:
       guard octets.count >= 4 else { return }
@@ -256,8 +256,7 @@ private struct ScriptBuilder: TraceSink {
   }
   /// Commands about a link that the replay compares.
   private func subject(ofCommand octets: [UInt8]) -> Int? {
-    guard octets.count >= 6, Script.comparedCommands.contains(octets.commandOpcode) else { return nil }
-    return up[octets.little16(4) & 0x0FFF]
+    (try? AnyCommand(octets.span))?.comparedLink.flatMap { up[$0.rawValue] }
   }
   private mutating func event(_ octets: [UInt8]) {
     var step = ReplayStep(kind: .event, direction: .fromController, packets: [index])
@@ -287,8 +286,9 @@ private struct ScriptBuilder: TraceSink {
       .numberOfCompletedPackets, .dataBufferOverflow, .leAdvertisingReport, .leReadRemoteFeaturesComplete,
       .leRemoteConnectionParameterRequest, .leDirectedAdvertisingReport, .leExtendedAdvertisingReport, .leScanTimeout,
       .leAdvertisingSetTerminated, .leScanRequestReceived, .unknownLE, .vendor, .unknown:
-      // Connection Complete of BR/EDR: Vol 4, Part E, §7.7.3.
-      if octets.count >= 6, octets[1] == 0x03, octets[3] == 0 { classic.insert(octets.little16(4) & 0x0FFF) }
+      if let new = ClassicConnectionComplete(event, octets.span), new.status == .success {
+        classic.insert(new.connectionHandle.rawValue)
+      }
     }
     append(step)
   }
@@ -298,11 +298,16 @@ private struct ScriptBuilder: TraceSink {
   }
 }
 
-extension Script {
-  /// Disconnect, LE Enable Encryption, and the two replies to LE Long Term Key Request: what decides about a link's end
-  /// and its protection. Vol 4, Part E, §7.1.6, §7.8.24 … §7.8.26.
-  static let comparedCommands: Set<HCIOpcode> = [
-    Disconnect.opcode, LEEnableEncryption.opcode, LELongTermKeyRequestReply.opcode,
-    LELongTermKeyRequestNegativeReply.opcode,
-  ]
+extension AnyCommand {
+  /// The link of a command that the replay compares: Disconnect, LE Enable Encryption, and the two replies to LE Long
+  /// Term Key Request decide about a link's end and its protection. Vol 4, Part E, §7.1.6, §7.8.24 … §7.8.26.
+  var comparedLink: ConnectionHandle? {
+    switch self {
+    case .disconnect(let command): command.connectionHandle
+    case .leEnableEncryption(let command): command.connectionHandle
+    case .leLongTermKeyRequestReply(let command): command.connectionHandle
+    case .leLongTermKeyRequestNegativeReply(let command): command.connectionHandle
+    default: nil
+    }
+  }
 }

@@ -26,40 +26,31 @@ struct LinkLayerState {
   }
   private var connections: [UInt32: Connection] = [:]
   private(set) var encryptedCount = 0
-  /// The access address of advertising. Vol 6, Part B, §2.1.2.
-  private static var advertising: UInt32 { 0x8E89_BED6 }
+  /// The last control PDU in the clear. Vol 6, Part B, §2.4.2.6.
+  private static var startEncryptionRequest: UInt8 { 0x05 }
 
   mutating func receive(
     _ record: CaptureRecord, _ direction: LinkLayerDirection, _ bytes: Span<UInt8>,
     _ sink: inout some TraceSink & ~Copyable
   ) {
-    guard bytes.count >= 6 else { return }
-    let address =
-      UInt32(bytes[0]) | UInt32(bytes[1]) << 8 | UInt32(bytes[2]) << 16 | UInt32(bytes[3]) << 24
-    let header = bytes[4], length = Int(bytes[5])
-    guard bytes.count >= 6 + length else { return }
-    if address == Self.advertising {
-      // CONNECT_IND names the access address of the new connection. Vol 6, Part B, §2.3.3.1.
-      if header & 0x0F == 5, length == 34 {
-        let at = 6 + 12
-        let new =
-          UInt32(bytes[at]) | UInt32(bytes[at + 1]) << 8 | UInt32(bytes[at + 2]) << 16 | UInt32(bytes[at + 3]) << 24
-        connections[new] = nil
-      }
+    guard let header = LinkLayerHeader(bytes), let place = header.payload(in: bytes) else { return }
+    if header.isAdvertising {
+      if let connect = ConnectIndication(header, bytes) { connections[connect.aa] = nil }
       return
     }
+    let address = header.accessAddress
     var connection = connections[address] ?? Connection()
     guard connections.count < Self.mostConnections || connections[address] != nil else { return }
     defer { connections[address] = connection }
-    let payload = bytes.extracting(6..<6 + length)
-    switch header & 3 {
-    case 3:
+    let payload = bytes.extracting(place)
+    switch header.llid {
+    case .control:
       // LL_START_ENC_REQ is the last PDU in the clear; LL_PAUSE_ENC_RSP leads back, encrypted or not. Vol 6, Part B,
       // §5.1.3.
-      if length >= 1, payload[0] == 0x05 { connection.isEncrypted = true }
-    case 1, 2:
-      if connection.isEncrypted, length > 0 { encryptedCount += 1 }
-      if connection.isEncrypted || length == 0 { return }
+      if !payload.isEmpty, payload[0] == Self.startEncryptionRequest { connection.isEncrypted = true }
+    case .continuation, .start:
+      if connection.isEncrypted, !payload.isEmpty { encryptedCount += 1 }
+      if connection.isEncrypted || payload.isEmpty { return }
       switch direction {
       case .unknown: collect(&connection.sides.0, address, header, payload, record, &sink)
       case .central: collect(&connection.sides.1, address, header, payload, record, &sink)
@@ -70,12 +61,12 @@ struct LinkLayerState {
   }
 
   private func collect(
-    _ side: inout Side, _ address: UInt32, _ header: UInt8, _ payload: Span<UInt8>, _ record: CaptureRecord,
+    _ side: inout Side, _ address: UInt32, _ header: LinkLayerHeader, _ payload: Span<UInt8>, _ record: CaptureRecord,
     _ sink: inout some TraceSink & ~Copyable
   ) {
-    let isStart = header & 3 == 2, isRepeated: Bool
+    let isStart = header.llid == .start, isRepeated: Bool
     let sum = payload.indices.reduce(into: UInt64(0)) { $0 = $0 &* 31 &+ UInt64(payload[$1]) }
-    let current = (sequence: header & 0x08 != 0, count: payload.count, sum: sum)
+    let current = (sequence: header.sn, count: payload.count, sum: sum)
     isRepeated = side.last.map { $0 == current } ?? false
     side.last = current
     // A whole frame, also one of the other direction where the capture does not tell them apart.

@@ -37,3 +37,29 @@ struct ReportedConnection {
     (interval, latency, timeout) = (event.connectionInterval, event.peripheralLatency, event.supervisionTimeout)
   }
 }
+
+/// Connection Complete, of BR/EDR. Vol 4, Part E, §7.7.3. The host does not have it.
+package struct ClassicConnectionComplete: WireRecord {
+  package static var code: UInt8 { 0x03 }
+  package var status = HCIStatus()
+  package var connectionHandle = ConnectionHandle()
+  package var bdADDR = DeviceAddress()
+  package var linkType: UInt8 = 0
+  package var encryptionEnabled: UInt8 = 0
+  package init() {}
+  package mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("BD_ADDR", &bdADDR)
+    try visit.value("Link_Type", &linkType)
+    try visit.value("Encryption_Enabled", &encryptionEnabled)
+  }
+  /// Nil for other events, and for one of another length.
+  package init?(_ event: HCIEvent, _ bytes: Span<UInt8>) {
+    guard case .unknown(Self.code, let parameters) = event,
+      let found = try? WireDecoder.decode(
+        ClassicConnectionComplete.self, bytes, from: parameters.range.lowerBound, to: parameters.range.upperBound)
+    else { return nil }
+    self = found
+  }
+}

@@ -1,5 +1,6 @@
 import BindruneATT
 import BindruneCapture
+import BindruneGATT
 import BindruneToolbox
 import BindruneWire
 import BindruneHCI
@@ -132,15 +133,18 @@ struct ScrubSurvey: TraceSink {
   // MARK: Frames
 
   private mutating func fragment(_ record: CaptureRecord, _ bytes: Span<UInt8>, _ base: Int) {
-    guard bytes.count >= ACLPacket.headerCount else { return }
-    let word = bytes.little16(1), flag = word >> 12 & 3
+    guard let header = ACLHeader(bytes) else { return }
     let places = Array(base + ACLPacket.headerCount..<base + bytes.count)
     // Until its frame is known, nothing of it is.
     for place in places { isOpaque[place] = true }
     // A format without directions: both sides share the handle, and the dissector says which one it was.
     for direction in record.direction.map({ [$0] }) ?? [.fromHost, .fromController] {
-      let side = Side(adapter: record.adapter, connection: UInt32(word & 0x0FFF), direction: direction)
-      if flag == 1 { fragments[side, default: []] += places } else { fragments[side] = places }
+      let side = Side(adapter: record.adapter, connection: UInt32(header.handle.rawValue), direction: direction)
+      if header.packetBoundaryFlag == .continuing {
+        fragments[side, default: []] += places
+      } else {
+        fragments[side] = places
+      }
     }
   }
 
@@ -162,24 +166,25 @@ struct ScrubSurvey: TraceSink {
     let octets = payload.array
     switch frame.channel {
     case .attribute: attribute(frame, payload, octets, record.number, places, side)
-    case .securityManager, ChannelID(rawValue: 7):
-      security(octets, record.number, places, side)
-    case .leSignaling, ChannelID(rawValue: 1): break
+    case .securityManager, .classicSecurityManager: security(payload, record.number, places, side)
+    case .leSignaling, .classicSignaling: break
     default: leave("data of \(frame.channel.name ?? "channel \(frame.channel.text)")", places)
     }
   }
 
-  private mutating func security(_ octets: [UInt8], _ number: Int, _ places: [Int], _ side: Side) {
+  private mutating func security(_ payload: Span<UInt8>, _ number: Int, _ places: [Int], _ side: Side) {
+    let octets = payload.array, code = octets.first.map { SMPCode(rawValue: $0) }
     var other = side
-    other.direction = side.direction.map { $0 == .fromHost ? .fromController : .fromHost }
+    other.direction = side.direction?.opposite
+    let isWhole = (try? SMPPDU(payload)) != nil
     for field in SensitiveField.find(in: octets, as: .smp) {
       let site = sites.count
       self.field(field, number, Array(places[field.range]))
       guard sites.count > site else { continue }
       switch field.kind {
-      case .publicKey where octets.count == 65: pairings[side, default: Pairing()].x = site
-      case .confirm where octets.count == 17: pairings[side, default: Pairing()].confirm = site
-      case .pairingRandom where octets.count == 17:
+      case .publicKey where isWhole: pairings[side, default: Pairing()].x = site
+      case .confirm where isWhole: pairings[side, default: Pairing()].confirm = site
+      case .pairingRandom where isWhole:
         guard let confirm = pairings[side]?.confirm, let own = pairings[side]?.x, let theirs = pairings[other]?.x else {
           continue
         }
@@ -192,7 +197,7 @@ struct ScrubSurvey: TraceSink {
       }
     }
     // A new pairing has new keys.
-    if octets.first == 0x01 {
+    if code == PairingRequest.code {
       pairings[side] = nil
       pairings[other] = nil
     }
@@ -212,16 +217,16 @@ struct ScrubSurvey: TraceSink {
   private func meaning(_ uuid: BluetoothUUID?) -> Meaning {
     switch uuid {
     // Declarations, descriptors and the values of the Generic Access and Generic Attribute services.
-    case .short(0x2800), .short(0x2801), .short(0x2802), .short(0x2803), .short(0x2900), .short(0x2902), .short(0x2903),
-      .short(0x2904), .short(0x2905), .short(0x2A01), .short(0x2A02), .short(0x2A04), .short(0x2A05), .short(0x2AA6),
-      .short(0x2AC9), .short(0x2B29), .short(0x2B2A), .short(0x2B3A):
+    case .primaryService, .secondaryService, .include, .characteristic, .characteristicExtendedProperties,
+      .clientCharacteristicConfiguration, .serverCharacteristicConfiguration, .characteristicPresentationFormat,
+      .characteristicAggregateFormat, .appearance, .peripheralPrivacyFlag, .peripheralPreferredConnectionParameters,
+      .serviceChanged, .centralAddressResolution, .resolvablePrivateAddressOnly, .clientSupportedFeatures,
+      .databaseHash, .serverSupportedFeatures:
       .structure
-    // Device Name; Serial Number String.
-    case .short(0x2A00), .short(0x2A25): .name
-    // Reconnection Address.
-    case .short(0x2A03): .address
-    // System ID: made of an address.
-    case .short(0x2A23): .identifier
+    case .deviceName, .serialNumberString: .name
+    case .reconnectionAddress: .address
+    // Made of an address.
+    case .systemID: .identifier
     default: .application
     }
   }
@@ -230,7 +235,8 @@ struct ScrubSurvey: TraceSink {
     _ frame: TraceFrame, _ payload: Span<UInt8>, _ octets: [UInt8], _ number: Int, _ places: [Int], _ side: Side
   ) {
     guard let first = octets.first else { return }
-    let opcode = ATTOpcode(rawValue: first), asked = pending.handle(frame, payload)
+    let opcode = ATTOpcode(rawValue: first)
+    let asked = pending.handle(frame, payload)
     do throws(WireError) { names.learn(frame, try ATTPDU(payload), in: payload) } catch {}
     for field in SensitiveField.find(in: octets, as: .att) {
       let range = field.range
@@ -239,24 +245,28 @@ struct ScrubSurvey: TraceSink {
         continue
       }
       var handle = asked, meaning = Meaning.application
-      switch first {
+      switch opcode {
       // A service or a group, and what a client looks for.
-      case 0x06, 0x11: meaning = .structure
+      case FindByTypeValueRequest.opcode, ReadByGroupTypeResponse.opcode: meaning = .structure
       default:
-        if first == 0x09 { handle = range.lowerBound >= 2 ? payload.little16(range.lowerBound - 2) : nil }
+        // In the list, the handle of each value precedes it.
+        if opcode == ReadByTypeResponse.opcode {
+          handle = range.lowerBound >= 2 ? payload.little16(range.lowerBound - 2) : nil
+        }
         var uuid: BluetoothUUID?
         if let handle { uuid = names.uuid(of: AttributeHandle(rawValue: handle), in: frame, opcode: opcode) }
         meaning = self.meaning(uuid)
         // A Client Characteristic Configuration whose discovery the trace lacks looks like this.
-        if uuid == nil, range.count == 2, octets[range.lowerBound] <= 3, octets[range.upperBound - 1] == 0 {
-          meaning = .structure
+        if uuid == nil, range.count == 2 {
+          let configuration = ClientCharacteristicConfiguration(rawValue: payload.little16(range.lowerBound))
+          if configuration.isSubset(of: [.notification, .indication]) { meaning = .structure }
         }
       }
-      attribute(meaning, octets, Array(places[range]), range, first, handle, number, side)
+      attribute(meaning, octets, Array(places[range]), range, opcode, handle, number, side)
     }
   }
   private mutating func attribute(
-    _ meaning: Meaning, _ octets: [UInt8], _ places: [Int], _ range: Range<Int>, _ opcode: UInt8, _ handle: UInt16?,
+    _ meaning: Meaning, _ octets: [UInt8], _ places: [Int], _ range: Range<Int>, _ opcode: ATTOpcode, _ handle: UInt16?,
     _ number: Int, _ side: Side
   ) {
     let kind: SensitiveField.Kind
@@ -272,11 +282,21 @@ struct ScrubSurvey: TraceSink {
     }
     add(kind, "Attribute Value", number, places)
     // A long value: what was read of it so far, and the next part.
-    guard let handle, opcode == 0x0B || opcode == 0x0D else { return }
+    let isLater = opcode == ReadBlobResponse.opcode
+    guard let handle, isLater || opcode == ReadResponse.opcode else { return }
     let attribute = Attribute(side: side, handle: handle)
-    if opcode == 0x0D { sites[sites.count - 1].prefix = parts[attribute] ?? [] }
+    if isLater { sites[sites.count - 1].prefix = parts[attribute] ?? [] }
     guard parts.count < 4096 || parts[attribute] != nil else { return }
-    parts[attribute] = (opcode == 0x0D ? parts[attribute] ?? [] : []) + octets[range]
+    parts[attribute] = (isLater ? parts[attribute] ?? [] : []) + octets[range]
     if parts[attribute]?.count ?? 0 > 1024 { parts[attribute] = [] }
   }
+}
+
+// What GATT's layer does not need. Assigned Numbers, §3.8.
+extension BluetoothUUID {
+  fileprivate static var peripheralPrivacyFlag: Self { .short(0x2A02) }
+  fileprivate static var reconnectionAddress: Self { .short(0x2A03) }
+  fileprivate static var systemID: Self { .short(0x2A23) }
+  fileprivate static var serialNumberString: Self { .short(0x2A25) }
+  fileprivate static var resolvablePrivateAddressOnly: Self { .short(0x2AC9) }
 }

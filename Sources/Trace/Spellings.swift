@@ -43,15 +43,20 @@ extension HCIEvent {
 }
 
 extension ChannelID {
+  // The fixed channels of BR/EDR, which the host does not have. Vol 3, Part A, §2.1, Table 2.1.
+  static var classicSignaling: ChannelID { ChannelID(rawValue: 0x0001) }
+  static var connectionless: ChannelID { ChannelID(rawValue: 0x0002) }
+  static var classicSecurityManager: ChannelID { ChannelID(rawValue: 0x0007) }
+
   /// Vol 3, Part A, §2.1.
   var name: String? {
-    switch rawValue {
-    case 0x0001: "L2CAP signaling"
-    case 0x0002: "Connectionless data"
-    case 0x0004: "Attribute Protocol"
-    case 0x0005: "LE signaling"
-    case 0x0006: "Security Manager"
-    case 0x0007: "BR/EDR Security Manager"
+    switch self {
+    case .classicSignaling: "L2CAP signaling"
+    case .connectionless: "Connectionless data"
+    case .attribute: "Attribute Protocol"
+    case .leSignaling: "LE signaling"
+    case .securityManager: "Security Manager"
+    case .classicSecurityManager: "BR/EDR Security Manager"
     default: nil
     }
   }

@@ -73,18 +73,24 @@ public struct TraceOutline: TraceSink, Sendable {
     case .acl: return  // its frames are compared
     case .command: add(octets, .hci, record, nil, "commands")
     case .event: event(octets, record)
-    case .synchronous, .iso:
-      let handle = octets.count >= 3 ? UInt32(bytes.little16(1) & 0x0FFF) : 0
-      add(octets, .hci, record, handle, bytes[0] == 3 ? "synchronous data" : "isochronous data", record.direction)
+    case .synchronous: data(octets, record, "synchronous data")
+    case .iso: data(octets, record, "isochronous data")
     case nil: add(octets, .hci, record, nil, "unknown packets", record.direction)
     }
   }
+  private mutating func data(_ octets: [UInt8], _ record: CaptureRecord, _ name: String) {
+    let handle = DataHandle(octets.span)?.handle.rawValue ?? 0
+    add(octets, .hci, record, UInt32(handle), name, record.direction)
+  }
+  /// Their number is a matter of time.
+  private static let timed: Set<EventName> = [
+    EventName(of: NumberOfCompletedPackets.self), EventName(of: LEAdvertisingReport.self),
+    EventName(of: LEDirectedAdvertisingReport.self), EventName(of: LEExtendedAdvertisingReport.self),
+    EventName(le: 0x0F),  // LE Periodic Advertising Report
+  ]
   private mutating func event(_ octets: [UInt8], _ record: CaptureRecord) {
-    guard octets.count >= 3 else { return add(octets, .hci, record, nil, "events") }
-    let code = octets[1], subevent = octets.count > 3 ? octets[3] : 0
-    if free.contains(.times),
-      code == 0x13 || (code == 0x3E && [0x02, 0x0B, 0x0D, 0x0F].contains(subevent))
-    {
+    guard let kind = EventName(octets.span) else { return add(octets, .hci, record, nil, "events") }
+    if free.contains(.times), Self.timed.contains(kind) {
       ignored += 1
       return
     }
@@ -101,8 +107,8 @@ public struct TraceOutline: TraceSink, Sendable {
       }
     } catch {}
     // Answers of commands and other events have no order between them.
-    let name = code == 0x0E || code == 0x0F ? "answers of commands" : "events"
-    add(octets, .hci, record, code == 0x0E || code == 0x0F ? nil : handle, name)
+    let isAnswer = kind == EventName(of: CommandComplete.self) || kind == EventName(of: CommandStatus.self)
+    add(octets, .hci, record, isAnswer ? nil : handle, isAnswer ? "answers of commands" : "events")
   }
 
   public mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {

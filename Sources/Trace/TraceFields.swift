@@ -32,8 +32,7 @@ public struct TraceFields: TraceSink {
     switch frame.channel {
     case .attribute: attribute(frame, payload, record)
     case .securityManager: line(frame, record, "smp", nil, payload, value: 1)
-    // 0x0001 is the signaling channel of BR/EDR, which the host does not have. Vol 3, Part A, §2.1, Table 2.1.
-    case ChannelID(rawValue: 0x0001), .leSignaling: signals(frame, payload, record)
+    case .classicSignaling, .leSignaling: signals(frame, payload, record)
     default: break
     }
   }

@@ -190,7 +190,7 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
         }
       line.fields = "Handle: \(acl.handle.text), \(kind), \(acl.data.count) octets"
     } catch {
-      if bytes.count >= 3 { line.connection = UInt32(bytes.little16(1) & 0x0FFF) }
+      line.connection = DataHandle(bytes).map { UInt32($0.handle.rawValue) }
       line.problem = line.problem ?? error.description
     }
     waiting = line
@@ -227,7 +227,7 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
     switch frame.channel {
     case .attribute: attribute(frame, payload, &line)
     case .securityManager: security(payload, &line)
-    case .leSignaling, ChannelID(rawValue: 1): signal(frame, payload, &line)
+    case .leSignaling, .classicSignaling: signal(frame, payload, &line)
     default:
       line.layer = .l2cap
       line.name = channel

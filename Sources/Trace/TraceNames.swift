@@ -80,8 +80,8 @@ public struct TraceNames: Sendable {
 
   /// A packet: a new connection names its device.
   public mutating func learn(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    guard record.content == .packet, bytes.count > 4, bytes[0] == HCIPacketType.event.rawValue, bytes[1] == 0x3E,
-      bytes[3] == 0x01 || bytes[3] == 0x0A
+    guard record.content == .packet, let name = EventName(bytes),
+      name == EventName(of: LEConnectionComplete.self) || name == EventName(of: LEEnhancedConnectionComplete.self)
     else { return }
     do throws(WireError) {
       switch try HCIEvent(bytes) {

@@ -72,11 +72,9 @@ public struct TraceStatistics: TraceSink, Sendable {
       event(record, bytes)
     case .acl:
       data += 1
-      guard bytes.count >= ACLPacket.headerCount else { return }
-      let handle = bytes.little16(1) & 0x0FFF
-      guard let place = place(record, UInt32(handle)) else { return }
+      guard let header = ACLHeader(bytes), let place = place(record, UInt32(header.handle.rawValue)) else { return }
       connections[place].saw(record.number, record.time)
-      connections[place].packets[record.direction].add(Int(bytes.little16(3)))
+      connections[place].packets[record.direction].add(Int(header.dataTotalLength))
       if record.direction == .fromHost { connections[place].send(record.time) }
     case .synchronous: synchronous += 1
     case .iso: iso += 1
@@ -185,20 +183,14 @@ public struct TraceStatistics: TraceSink, Sendable {
 
   // MARK: The air
 
-  /// The access address of advertising. Vol 6, Part B, §2.1.2.
-  private static var advertising: UInt32 { 0x8E89_BED6 }
-
   private mutating func linkLayer(_ record: CaptureRecord, _ direction: LinkLayerDirection, _ bytes: Span<UInt8>) {
     linkLayer += 1
-    guard bytes.count >= 6 else { return }
-    let address = UInt32(bytes.little16(0)) | UInt32(bytes.little16(2)) << 16
-    if address == Self.advertising {
-      // CONNECT_IND names the access address of the new connection. Vol 6, Part B, §2.3.3.1.
-      guard bytes[4] & 0x0F == 5, bytes[5] == 34, bytes.count >= 40 else { return }
-      close(Link(adapter: record.adapter, connection: UInt32(bytes.little16(18)) | UInt32(bytes.little16(20)) << 16))
-      return
+    guard let header = LinkLayerHeader(bytes) else { return }
+    if header.isAdvertising {
+      guard let connect = ConnectIndication(header, bytes) else { return }
+      return close(Link(adapter: record.adapter, connection: connect.aa))
     }
-    guard let place = place(record, address) else { return }
+    guard let place = place(record, header.accessAddress) else { return }
     connections[place].saw(record.number, record.time)
     // The Central's side stands where the host's does in a trace of HCI.
     let side: HCIDirection? =
@@ -207,12 +199,11 @@ public struct TraceStatistics: TraceSink, Sendable {
       case .peripheral: .fromController
       case .unknown: nil
       }
-    connections[place].packets[side].add(Int(bytes[5]))
+    connections[place].packets[side].add(Int(header.length))
     // Without sides the sequence numbers of two senders are one series.
     guard side != nil else { return }
-    let sequence = bytes[4] & 0x08 != 0
-    if connections[place].sequence[side] == sequence { connections[place].hints.repeated[side] += 1 }
-    connections[place].sequence[side] = sequence
+    if connections[place].sequence[side] == header.sn { connections[place].hints.repeated[side] += 1 }
+    connections[place].sequence[side] = header.sn
   }
 
   // MARK: Frames
@@ -234,7 +225,7 @@ public struct TraceStatistics: TraceSink, Sendable {
       count(place, .att, UInt16(payload[0]), frame, frame.length)
       attribute(place, frame, payload, record)
     case .securityManager where payload.count > 0: count(place, .smp, UInt16(payload[0]), frame, frame.length)
-    case .leSignaling, ChannelID(rawValue: 1): signals(place, frame, payload)
+    case .leSignaling, .classicSignaling: signals(place, frame, payload)
     default: count(place, .l2cap, frame.channel.rawValue, frame, frame.length)
     }
   }

@@ -11,10 +11,9 @@ extension AirMonitor {
 
   mutating func data(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     count(record.direction == .fromHost ? .dataSent : .dataReceived)
-    guard bytes.count >= ACLPacket.headerCount, let adapter = adapter(record.adapter) else { return }
+    guard let header = ACLHeader(bytes), let adapter = adapter(record.adapter) else { return }
     if record.direction == nil { change(adapter) { $0.knowsDirections = false } }
-    let handle = bytes.little16(1) & 0x0FFF
-    guard let place = link(record.adapter, UInt32(handle)) else { return }
+    guard let place = link(record.adapter, UInt32(header.handle.rawValue)) else { return }
     if record.direction == nil { links[place].countsWaiting = false }
     if record.direction == .fromHost {
       links[place].sent += 1
@@ -91,12 +90,12 @@ extension AirMonitor {
     case .disconnectionComplete(let event) where event.status == .success:
       if let place = existing(record.adapter, UInt32(event.connectionHandle.rawValue)) { end(place, event.reason) }
       updateBuffers(adapter)
-    case .leConnectionComplete, .leEnhancedConnectionComplete, .unknownLE(0x29, _):
+    case .leConnectionComplete, .leEnhancedConnectionComplete, .unknownLE:
       if let new = ReportedConnection(event, bytes) { connected(record.adapter, new) }
-    // Connection Complete, of BR/EDR, has no declaration: status, handle, address. Vol 4, Part E, §7.7.3.
-    case .unknown(0x03, _) where bytes.count >= 12 && bytes[3] == 0:
-      var link = AirLink(adapter: record.adapter, connection: UInt32(bytes.little16(4) & 0x0FFF))
-      (link.isLE, link.peer, link.peerType) = (false, bytes.address(6), .public)
+    case .unknown:
+      guard let new = ClassicConnectionComplete(event, bytes), new.status == .success else { return }
+      var link = AirLink(adapter: record.adapter, connection: UInt32(new.connectionHandle.rawValue))
+      (link.isLE, link.peer, link.peerType) = (false, new.bdADDR, .public)
       (link.isFromStart, link.countsWaiting) = (true, true)
       open(link)
     case .leConnectionUpdateComplete(let event) where event.status == .success:

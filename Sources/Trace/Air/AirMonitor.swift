@@ -124,7 +124,7 @@ public struct AirMonitor: TraceSink {
     case .attribute:
       count(.att)
       if frame.isWhole { attribute(frame, payload) }
-    case .leSignaling, ChannelID(rawValue: 1): count(.signaling)
+    case .leSignaling, .classicSignaling: count(.signaling)
     case .securityManager: count(.smp)
     default: break
     }
@@ -196,33 +196,29 @@ public struct AirMonitor: TraceSink {
 
   // MARK: The link layer
 
-  /// The access address of advertising. Vol 6, Part B, §2.1.2.
-  private static var advertising: UInt32 { 0x8E89_BED6 }
-
   /// Advertising PDUs. Vol 6, Part B, §2.3.
   private mutating func linkLayer(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     count(.linkLayer)
-    guard bytes.count >= 6 else { return }
-    let address = UInt32(bytes.little16(0)) | UInt32(bytes.little16(2)) << 16, length = Int(bytes[5])
-    guard address == Self.advertising, bytes.count >= 6 + length else { return }
-    let isRandom = bytes[4] & 0x40 != 0
-    switch bytes[4] & 0x0F {
-    // ADV_IND, ADV_DIRECT_IND, ADV_NONCONN_IND, SCAN_RSP, ADV_SCAN_IND: AdvA, then the data; ADV_DIRECT_IND has none.
-    case 0, 1, 2, 4, 6:
-      guard length >= 6 else { return }
-      let isDirected = bytes[4] & 0x0F == 1
-      heard(
-        bytes.address(6), isRandom ? .random : .public, rssi: 127, Octets(12, isDirected ? 0 : length - 6), bytes)
-    // CONNECT_IND: InitA, AdvA, then the access address and the parameters of the connection.
-    case 5 where length == 34:
-      var link = AirLink(
-        adapter: record.adapter, connection: UInt32(bytes.little16(18)) | UInt32(bytes.little16(20)) << 16)
+    guard let header = LinkLayerHeader(bytes), header.isAdvertising, let payload = header.payload(in: bytes) else {
+      return
+    }
+    switch header.pduType {
+    case .advInd, .advDirectInd, .advNonconnInd, .scanRsp, .advScanInd:
+      guard
+        let advertising = try? WireDecoder.decode(
+          AdvertisingPayload.self, bytes, from: payload.lowerBound, to: payload.upperBound)
+      else { return }
+      let data = header.pduType == .advDirectInd ? Octets() : advertising.advData
+      heard(advertising.advA, header.txAdd ? .random : .public, rssi: 127, data, bytes)
+    case .connectInd:
+      guard let connect = ConnectIndication(header, bytes) else { return }
+      var link = AirLink(adapter: record.adapter, connection: connect.aa)
       link.isLE = true
-      link.peer = bytes.address(12)
-      link.peerType = bytes[4] & 0x80 != 0 ? .random : .public
-      link.interval = ConnectionInterval(rawValue: bytes.little16(28))
-      link.latency = bytes.little16(30)
-      link.supervisionTimeout = SupervisionTimeout(rawValue: bytes.little16(32))
+      link.peer = connect.advA
+      link.peerType = header.rxAdd ? .random : .public
+      link.interval = connect.interval
+      link.latency = connect.latency
+      link.supervisionTimeout = connect.timeout
       (link.mtu, link.isFromStart) = (Bearer.defaultMTU, true)
       (link.txPHY, link.rxPHY) = (.le1M, .le1M)
       open(link)
@@ -245,14 +241,5 @@ extension AirLayer {
     case .smp: 8
     case .linkLayer: 9
     }
-  }
-}
-
-extension Span<UInt8> {
-  /// An address, least significant octet first.
-  func address(_ at: Int) -> DeviceAddress {
-    var value: UInt64 = 0
-    for index in 0..<6 { value |= UInt64(self[at + index]) << (8 * index) }
-    return DeviceAddress(value)
   }
 }

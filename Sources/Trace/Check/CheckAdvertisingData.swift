@@ -1,5 +1,6 @@
-import BindruneWire
+import BindruneGAP
 import BindruneHCI
+import BindruneWire
 
 /// # CheckAdvertisingData
 /// **Overview**: judges advertising data, of the host and of the devices around it, for ``Checker``. CSS, Part A; Vol
@@ -43,17 +44,18 @@ struct CheckAdvertisingData {
         seen: "a length of \(length) with \(data.upperBound - at - 1) octets behind it",
         allowed: "at most \(data.upperBound - at - 1)")
       guard end <= data.upperBound else { return }
-      structure(bytes[at + 1], bytes.extracting(first..<end), source, &present, &report)
+      structure(ADType(rawValue: bytes[at + 1]), bytes.extracting(first..<end), source, &present, &report)
       at = end
     }
   }
 
   private mutating func structure(
-    _ type: UInt8, _ value: Span<UInt8>, _ source: Source, _ present: inout UInt16, _ report: inout CheckReport
+    _ type: ADType, _ value: Span<UInt8>, _ source: Source, _ present: inout UInt16, _ report: inout CheckReport
   ) {
     if source.isScanResponse {
       judge(
-        .flagsInScanResponse, type != 0x01, source, &report, seen: "Flags in a scan response", allowed: "no Flags there"
+        .flagsInScanResponse, type != .flags, source, &report, seen: "Flags in a scan response",
+        allowed: "no Flags there"
       )
     }
     judge(
@@ -72,26 +74,29 @@ struct CheckAdvertisingData {
         allowed: sizes.count == 1 ? "\(sizes.lowerBound) octets" : "\(sizes.lowerBound) to \(sizes.upperBound) octets")
     }
     switch type {
-    case 0x01 where !value.isEmpty:
+    case .flags where !value.isEmpty:
       judge(
         .flagsModes, value[0] & 0x03 != 0x03, source, &report, seen: "Flags \(code(value[0])), with both modes",
         allowed: "LE Limited Discoverable Mode (bit 0) or LE General Discoverable Mode (bit 1)")
-    case 0x02, 0x03, 0x14: list(2, type, value, source, &report)
-    case 0x04, 0x05, 0x1F: list(4, type, value, source, &report)
-    case 0x06, 0x07, 0x15: list(16, type, value, source, &report)
-    case 0x08, 0x09:
+    case .incompleteServiceUUIDs16, .completeServiceUUIDs16, .solicitationUUIDs16:
+      list(2, type, value, source, &report)
+    case .incompleteServiceUUIDs32, .completeServiceUUIDs32, .solicitationUUIDs32:
+      list(4, type, value, source, &report)
+    case .incompleteServiceUUIDs128, .completeServiceUUIDs128, .solicitationUUIDs128:
+      list(16, type, value, source, &report)
+    case .shortenedLocalName, .completeLocalName:
       judge(
-        .nameText, Self.isText(value, mayBeCut: type == 0x08), source, &report,
+        .nameText, Self.isText(value, mayBeCut: type == .shortenedLocalName), source, &report,
         seen: "\(Self.name(type)) with octets that are not UTF-8", allowed: "UTF-8")
-    case 0x12 where value.count == 4: intervals(value, source, &report)
-    case 0x16: service(2, type, value, source, &report)
-    case 0x20: service(4, type, value, source, &report)
-    case 0x21: service(16, type, value, source, &report)
-    case 0x17, 0x18:
+    case .peripheralConnectionIntervalRange where value.count == 4: intervals(value, source, &report)
+    case .serviceData16: service(2, type, value, source, &report)
+    case .serviceData32: service(4, type, value, source, &report)
+    case .serviceData128: service(16, type, value, source, &report)
+    case .publicTargetAddress, .randomTargetAddress:
       judge(
         .structureSize, value.count % 6 == 0, source, &report, seen: "\(Self.name(type)) of \(value.count) octets",
         allowed: "addresses of 6 octets each")
-    case 0xFF:
+    case .manufacturerData:
       judge(
         .manufacturerShape, value.count >= 2, source, &report,
         seen: "Manufacturer Specific Data of \(value.count) octets", allowed: "2 octets or more")
@@ -100,14 +105,14 @@ struct CheckAdvertisingData {
   }
 
   private mutating func list(
-    _ width: Int, _ type: UInt8, _ value: Span<UInt8>, _ source: Source, _ report: inout CheckReport
+    _ width: Int, _ type: ADType, _ value: Span<UInt8>, _ source: Source, _ report: inout CheckReport
   ) {
     judge(
       .uuidListShape, value.count % width == 0, source, &report, seen: "\(Self.name(type)) of \(value.count) octets",
       allowed: "UUIDs of \(width) octets each")
   }
   private mutating func service(
-    _ width: Int, _ type: UInt8, _ value: Span<UInt8>, _ source: Source, _ report: inout CheckReport
+    _ width: Int, _ type: ADType, _ value: Span<UInt8>, _ source: Source, _ report: inout CheckReport
   ) {
     judge(
       .serviceDataShape, value.count >= width, source, &report, seen: "\(Self.name(type)) of \(value.count) octets",
@@ -139,43 +144,47 @@ struct CheckAdvertisingData {
 
   // MARK: Types
 
-  private static func name(_ type: UInt8) -> String { "AD type \(code(type))" }
+  private static func name(_ type: ADType) -> String { "AD type \(code(type.rawValue))" }
 
   /// A bit for each type that a block has at most once. CSS, Part A, Table 1.1, C.1 and C.2.
-  private static func single(_ type: UInt8) -> UInt16? {
+  private static func single(_ type: ADType) -> UInt16? {
     switch type {
-    case 0x01: 0x01  // Flags
-    case 0x08: 0x02  // Shortened Local Name
-    case 0x09: 0x04  // Complete Local Name
-    case 0x17: 0x08  // Public Target Address
-    case 0x18: 0x10  // Random Target Address
-    case 0x19: 0x20  // Appearance
-    case 0x1A: 0x40  // Advertising Interval
-    case 0x27: 0x80  // LE Supported Features
-    case 0x2F: 0x100  // Advertising Interval, long
+    case .flags: 1 << 0
+    case .shortenedLocalName: 1 << 1
+    case .completeLocalName: 1 << 2
+    case .publicTargetAddress: 1 << 3
+    case .randomTargetAddress: 1 << 4
+    case .appearance: 1 << 5
+    case .advertisingInterval: 1 << 6
+    case .leSupportedFeatures: 1 << 7
+    case .advertisingIntervalLong: 1 << 8
     default: nil
     }
   }
   /// Table 1.1 reserves these in advertising data and in scan response data.
-  private static func isElsewhere(_ type: UInt8) -> Bool {
+  private static func isElsewhere(_ type: ADType) -> Bool {
     switch type {
-    // Out-of-band data: Secure Simple Pairing, the Security Manager, the address and the role, Broadcast_Code.
-    case 0x0D...0x11, 0x1B...0x1E, 0x22, 0x23, 0x2D: true
-    // What the controllers of two devices tell each other: channel map, BIGInfo, response timing.
-    case 0x28, 0x2C, 0x32: true
+    // Out-of-band data.
+    case .classOfDevice, .simplePairingHashC192, .simplePairingRandomizerR192, .securityManagerTKValue,
+      .securityManagerOutOfBandFlags, .leBluetoothDeviceAddress, .leRole, .simplePairingHashC256,
+      .simplePairingRandomizerR256, .leSecureConnectionsConfirmationValue, .leSecureConnectionsRandomValue,
+      .broadcastCode:
+      true
+    // What the controllers of two devices tell each other.
+    case .channelMapUpdateIndication, .bigInfo, .periodicAdvertisingResponseTimingInformation: true
     default: false
     }
   }
   /// The octets of a type whose size is fixed. CSS, Part A; of the Resolvable Set Identifier, the profile of sets.
-  private static func sizes(_ type: UInt8) -> ClosedRange<Int>? {
+  private static func sizes(_ type: ADType) -> ClosedRange<Int>? {
     switch type {
-    case 0x0A: 1...1  // TX Power Level, §1.5
-    case 0x12: 4...4  // Peripheral Connection Interval Range, §1.9
-    case 0x19: 2...2  // Appearance, §1.12
-    case 0x1A: 2...2  // Advertising Interval, §1.15
-    case 0x2E: 6...6  // Resolvable Set Identifier
-    case 0x2F: 3...4  // Advertising Interval, long, §1.15
-    case 0x31: 9...254  // Encrypted Data: Randomizer and MIC, §1.23
+    case .txPowerLevel: 1...1  // §1.5
+    case .peripheralConnectionIntervalRange: 4...4  // §1.9
+    case .appearance: 2...2  // §1.12
+    case .advertisingInterval: 2...2  // §1.15
+    case .resolvableSetIdentifier: 6...6
+    case .advertisingIntervalLong: 3...4  // §1.15
+    case .encryptedAdvertisingData: 9...254  // Randomizer and MIC, §1.23
     default: nil
     }
   }

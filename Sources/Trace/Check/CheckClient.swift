@@ -1,6 +1,7 @@
 import BindruneATT
-import BindruneWire
+import BindruneGATT
 import BindruneHCI
+import BindruneWire
 
 /// # CheckClient
 /// **Overview**: the requests of one device and the answers, notifications and indications of the other.
@@ -16,10 +17,12 @@ struct CheckClient {
     /// A range of handles; of a request about one attribute, twice that.
     var start: UInt16 = 0, end: UInt16 = 0
     /// The attribute type that a list is asked for.
-    var type: UInt128 = 0
+    var type = BluetoothUUID()
     var offset = 0
-    /// The parameters of Prepare Write, and of a write of two octets.
+    /// The parameters of Prepare Write.
     var parameters: [UInt8] = []
+    /// The value of a write of two octets.
+    var configuration: UInt16?
   }
   private(set) var request: Request?
   /// A request may wait that the trace does not show.
@@ -93,8 +96,8 @@ struct CheckClient {
       (new.start, new.end) = (pdu.little16(1), pdu.little16(3))
       new.type =
         switch opcode {
-        case FindInformationRequest.opcode: 0
-        case FindByTypeValueRequest.opcode: UInt128(pdu.little16(5))
+        case FindInformationRequest.opcode: BluetoothUUID()
+        case FindByTypeValueRequest.opcode: .short(pdu.little16(5))
         default: pdu.uuid(5..<pdu.count)
         }
       handle(new.start, party, &report)
@@ -103,19 +106,22 @@ struct CheckClient {
         allowed: "the lesser one first")
       if opcode == ReadByGroupTypeRequest.opcode {
         report.judge(
-          .groupingType, new.type == 0x2800 || new.type == 0x2801, by: party, seen: "the type \(code(new.type, 4))",
-          allowed: "0x2800 or 0x2801")
+          .groupingType, new.type.isService, by: party, seen: "the type \(new.type.text)", allowed: "0x2800 or 0x2801")
       }
     case ReadRequest.opcode, ReadBlobRequest.opcode, WriteRequest.opcode, PrepareWriteRequest.opcode:
       (new.start, new.end) = (pdu.little16(1), pdu.little16(1))
       handle(new.start, party, &report)
       if opcode == ReadBlobRequest.opcode || opcode == PrepareWriteRequest.opcode { new.offset = Int(pdu.little16(3)) }
-      if opcode == PrepareWriteRequest.opcode || pdu.count == 5 {
-        new.parameters = pdu.extracting(droppingFirst: 1).array
+      if opcode == WriteRequest.opcode {
+        let written = pdu.extracting(droppingFirst: 3)
+        value(written.count, party, &report)
+        if written.count == 2 { new.configuration = written.little16(0) }
+        database.writing(new.start, written, party, &report)
       }
-      if opcode == WriteRequest.opcode { value(pdu.count - 3, party, &report) }
-      if opcode == WriteRequest.opcode { database.writing(new.start, pdu, party, &report) }
-      if opcode == PrepareWriteRequest.opcode { database.prepares(new.start) }
+      if opcode == PrepareWriteRequest.opcode {
+        new.parameters = pdu.extracting(droppingFirst: 1).array
+        database.prepares(new.start)
+      }
     case ReadMultipleRequest.opcode, ReadMultipleVariableRequest.opcode:
       report.judge(
         .multipleHandles, pdu.count >= 5, by: party, seen: "one attribute", allowed: "two attributes or more")
@@ -158,8 +164,8 @@ struct CheckClient {
       value(pdu.count - 3, party, &report)
       if opcode == HandleValueIndication.opcode { indicates(party, &report) }
       database.notified(
-        pdu.little16(1), pdu, isIndication: opcode == HandleValueIndication.opcode, writing: pendingConfiguration,
-        party, &report)
+        pdu.little16(1), pdu.extracting(droppingFirst: 3), isIndication: opcode == HandleValueIndication.opcode,
+        writing: pendingConfiguration, party, &report)
     case MultipleHandleValueNotification.opcode: multiple(pdu, party, &report)
     default: respond(opcode, pdu, party, &report)
     }
@@ -187,8 +193,8 @@ struct CheckClient {
   }
   /// A write of two octets waits for its response: the server may already act on it.
   private var pendingConfiguration: (handle: UInt16, value: UInt16)? {
-    guard let request, request.opcode == WriteRequest.opcode, request.parameters.count == 4 else { return nil }
-    return (request.start, UInt16(request.parameters[2]) | UInt16(request.parameters[3]) << 8)
+    guard let request, let value = request.configuration else { return nil }
+    return (request.start, value)
   }
 
   private mutating func respond(
@@ -214,12 +220,10 @@ struct CheckClient {
     case ReadByTypeResponse.opcode, ReadByGroupTypeResponse.opcode: list(pdu, asked, party, &report)
     case ReadResponse.opcode:
       value(pdu.count - 1, party, &report)
-      database.read(asked.start, pdu, 1..<pdu.count, party, &report)
+      database.read(asked.start, pdu.extracting(droppingFirst: 1), party, &report)
     case ReadBlobResponse.opcode: value(asked.offset + pdu.count - 1, party, &report)
     case WriteResponse.opcode:
-      if asked.parameters.count == 4 {
-        database.configured(asked.start, UInt16(asked.parameters[2]) | UInt16(asked.parameters[3]) << 8)
-      }
+      if let value = asked.configuration { database.configured(asked.start, value) }
       database.confirmed(asked.start)
     case PrepareWriteResponse.opcode:
       let isEqual = pdu.extracting(droppingFirst: 1).array == asked.parameters
@@ -299,7 +303,7 @@ struct CheckClient {
         .foundGroupEnd, end >= handle, by: party, seen: "\(code(handle, 4)) to \(code(end, 4))",
         allowed: "\(code(handle, 4)) or more")
       database.attribute(handle, asked.type, party, &report)
-      if asked.type == 0x2800 || asked.type == 0x2801 { database.service(handle, end, party, &report) }
+      if asked.type.isService { database.service(handle, end, party, &report) }
       last = handle
       at += 4
     }
@@ -323,10 +327,10 @@ struct CheckClient {
           seen: "\(code(handle, 4)) to \(code(end, 4)) after \(code(lastEnd, 4))",
           allowed: "groups one behind the other")
         lastEnd = end
-        database.declaredService(handle, end, pdu, at + 4..<at + size, party, &report)
+        database.declaredService(handle, end, pdu.extracting(at + 4..<at + size), party, &report)
       } else {
         let next = at + 2 * size <= pdu.count ? pdu.little16(at + size) : nil
-        database.declared(asked.type, handle, pdu, at + 2..<at + size, before: next, party, &report)
+        database.declared(asked.type, handle, pdu.extracting(at + 2..<at + size), before: next, party, &report)
       }
       at += size
     }
@@ -335,11 +339,16 @@ struct CheckClient {
 
 extension Span<UInt8> {
   /// A UUID of 2 octets, or 16.
-  func uuid(_ range: Range<Int>) -> UInt128 {
-    var number: UInt128 = 0
-    for index in range.reversed() { number = number << 8 | UInt128(self[index]) }
-    // A UUID on the Bluetooth base is its short form. Vol 3, Part B, §2.5.1.
-    let base: UInt128 = 0x00001000_8000_00805F9B34FB
-    return range.count == 16 && number & ~(0xFFFF << 96) == base ? number >> 96 : number
+  func uuid(_ range: Range<Int>) -> BluetoothUUID {
+    let declaration = try? WireDecoder.decode(
+      ServiceDeclaration.self, self, from: range.lowerBound, to: range.upperBound)
+    return declaration?.serviceUUID ?? BluetoothUUID()
   }
+}
+
+extension BluetoothUUID {
+  /// The attribute type of a service's declaration.
+  var isService: Bool { self == .primaryService || self == .secondaryService }
+  /// `0x2800`, or the digits of one with 32 or 128 bits.
+  var text: String { if case .short = shortest { "0x\(self)" } else { description } }
 }

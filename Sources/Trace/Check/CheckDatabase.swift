@@ -1,5 +1,6 @@
+import BindruneATT
+import BindruneGATT
 import BindruneWire
-import BindruneHCI
 
 /// # CheckDatabase
 /// **Overview**: the attributes that a server shows to its client in one connection, and what the client has configured
@@ -10,11 +11,11 @@ struct CheckDatabase {
 
   struct Characteristic {
     var declaration: UInt16
-    var properties: UInt8
+    var properties: CharacteristicProperties
   }
   var isFromStart = false
   /// The types of attributes.
-  private var types: [UInt16: UInt128] = [:]
+  private var types: [UInt16: BluetoothUUID] = [:]
   /// By the handle of the value.
   private var characteristics: [UInt16: Characteristic] = [:]
   /// First and last handle.
@@ -48,12 +49,12 @@ struct CheckDatabase {
   // MARK: Discovery
 
   mutating func attribute(
-    _ handle: UInt16, _ type: UInt128, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ handle: UInt16, _ type: BluetoothUUID, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
     let known = types[handle]
     report.judge(
       .databaseStable, known == nil || known == type, by: party,
-      seen: "\(code(handle, 4)) has the type \(Self.text(type))", allowed: known.map { Self.text($0) } ?? "")
+      seen: "\(code(handle, 4)) has the type \(type.text)", allowed: known?.text ?? "")
     if types.count < Self.mostAttributes { types[handle] = type }
   }
   mutating func service(
@@ -67,56 +68,57 @@ struct CheckDatabase {
     services.append((start, end))
   }
   mutating func declaredService(
-    _ handle: UInt16, _ end: UInt16, _ pdu: Span<UInt8>, _ value: Range<Int>, _ party: CheckFinding.Party,
-    _ report: inout CheckReport
+    _ handle: UInt16, _ end: UInt16, _ value: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
-    guard types[handle] == 0x2800 || types[handle] == 0x2801 else { return }
+    guard types[handle]?.isService == true else { return }
     report.judge(
       .serviceShape, value.count == 2 || value.count == 16, by: party, seen: "\(value.count) octets",
       allowed: "2 or 16")
     service(handle, end, party, &report)
-    declaration(handle, pdu, value, party, &report)
+    declaration(handle, value, party, &report)
   }
   /// An entry of Read By Type.
   mutating func declared(
-    _ type: UInt128, _ handle: UInt16, _ pdu: Span<UInt8>, _ value: Range<Int>, before next: UInt16?,
-    _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ type: BluetoothUUID, _ handle: UInt16, _ value: Span<UInt8>, before next: UInt16?, _ party: CheckFinding.Party,
+    _ report: inout CheckReport
   ) {
     switch type {
-    case 0x2802:
-      let isSound = value.count == 4 || value.count == 6
-      let start = isSound ? pdu.little16(value.lowerBound) : 0, end = isSound ? pdu.little16(value.lowerBound + 2) : 0
+    case .include:
+      // The service's UUID is there only if it has 16 bits.
+      let include = [4, 6].contains(value.count) ? try? WireDecoder.decode(IncludeDeclaration.self, value) : nil
+      let start = include?.includedServiceAttributeHandle.rawValue ?? 0, end = include?.endGroupHandle.rawValue ?? 0
       report.judge(
-        .includeShape, isSound && start != 0 && start <= end, by: party,
-        seen: isSound ? "\(code(start, 4)) to \(code(end, 4))" : "\(value.count) octets",
+        .includeShape, include != nil && start != 0 && start <= end, by: party,
+        seen: include != nil ? "\(code(start, 4)) to \(code(end, 4))" : "\(value.count) octets",
         allowed: "4 or 6 octets that begin with a range")
-    case 0x2803:
+    case .characteristic:
+      let characteristic = try? WireDecoder.decode(CharacteristicDeclaration.self, value)
       report.judge(
-        .characteristicShape, value.count == 5 || value.count == 19, by: party, seen: "\(value.count) octets",
-        allowed: "5 or 19")
-      guard value.count == 5 || value.count == 19 else { return }
-      characteristic(handle, pdu, value, before: next, party, &report)
-      declaration(handle, pdu, value, party, &report)
-    default: read(handle, pdu, value, party, &report)
+        .characteristicShape, characteristic != nil, by: party, seen: "\(value.count) octets", allowed: "5 or 19")
+      guard let characteristic else { return }
+      self.characteristic(handle, characteristic, before: next, party, &report)
+      declaration(handle, value, party, &report)
+    default: read(handle, value, party, &report)
     }
   }
   private mutating func characteristic(
-    _ handle: UInt16, _ pdu: Span<UInt8>, _ value: Range<Int>, before next: UInt16?, _ party: CheckFinding.Party,
+    _ handle: UInt16, _ characteristic: CharacteristicDeclaration, before next: UInt16?, _ party: CheckFinding.Party,
     _ report: inout CheckReport
   ) {
-    let place = pdu.little16(value.lowerBound + 1)
+    let place = characteristic.characteristicValueHandle.rawValue
     report.judge(
       .valueHandle, place > handle && (next.map { place < $0 || $0 <= handle } ?? true), by: party,
       seen: "the value of \(code(handle, 4)) at \(code(place, 4))",
       allowed: next.map { "between it and \(code($0, 4))" } ?? "behind it")
-    attribute(place, pdu.uuid(value.lowerBound + 3..<value.upperBound), party, &report)
+    attribute(place, characteristic.characteristicUUID, party, &report)
     guard characteristics.count < Self.mostAttributes else { return }
-    characteristics[place] = Characteristic(declaration: handle, properties: pdu[value.lowerBound])
+    characteristics[place] = Characteristic(
+      declaration: handle, properties: characteristic.characteristicProperties)
   }
   private mutating func declaration(
-    _ handle: UInt16, _ pdu: Span<UInt8>, _ value: Range<Int>, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ handle: UInt16, _ value: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
-    let octets = pdu.extracting(value).array
+    let octets = value.array
     guard let known = declarations[handle] else {
       if declarations.count < Self.mostAttributes { declarations[handle] = octets }
       return
@@ -129,26 +131,26 @@ struct CheckDatabase {
 
   /// The whole value of an attribute, or its beginning where a list has no room.
   mutating func read(
-    _ handle: UInt16, _ pdu: Span<UInt8>, _ value: Range<Int>, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ handle: UInt16, _ value: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
-    if declarations[handle] != nil { declaration(handle, pdu, value, party, &report) }
+    if declarations[handle] != nil { declaration(handle, value, party, &report) }
     func size(_ rule: CheckRule, _ count: Int, _ report: inout CheckReport) {
       report.judge(rule, value.count == count, by: party, seen: "\(value.count) octets", allowed: "\(count)")
     }
     switch types[handle] {
-    case 0x2902:
+    case .clientCharacteristicConfiguration:
       size(.configurationShape, 2, &report)
       guard value.count == 2 else { return }
-      let new = pdu.little16(value.lowerBound)
+      let new = value.little16(0)
       if let known = configurations[handle] {
         report.judge(
           .configurationRead, known == new, by: party, seen: code(new, 4), allowed: "\(code(known, 4)), as written")
       }
       configurations[handle] = new
-    case 0x2B2A: size(.databaseHashShape, 16, &report)
-    case 0x2A01: size(.profileValueShape, 2, &report)
-    case 0x2A04: size(.profileValueShape, 8, &report)
-    case 0x2AA6: size(.profileValueShape, 1, &report)
+    case .databaseHash: size(.databaseHashShape, 16, &report)
+    case .appearance: size(.profileValueShape, 2, &report)
+    case .peripheralPreferredConnectionParameters: size(.profileValueShape, 8, &report)
+    case .centralAddressResolution: size(.profileValueShape, 1, &report)
     default: break
     }
   }
@@ -157,14 +159,19 @@ struct CheckDatabase {
 
   /// The client asks for a write.
   mutating func writing(
-    _ handle: UInt16, _ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ handle: UInt16, _ value: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
-    if pdu.count == 5 { hasConfigured = true }
-    if types[handle] == nil || (types[handle] == 0x2B29 && pdu.count > 3 && pdu[3] & 4 != 0) { asksMultiple = handle }
-    guard types[handle] == 0x2902 else { return }
+    if value.count == 2 { hasConfigured = true }
+    let type = types[handle]
+    let features = ClientSupportedFeatures(rawValue: value.isEmpty ? 0 : value[0])
+    if type == nil || (type == .clientSupportedFeatures && features.contains(.multipleHandleValueNotifications)) {
+      asksMultiple = handle
+    }
+    guard type == .clientCharacteristicConfiguration else { return }
+    let configuration = value.count == 2 ? ClientCharacteristicConfiguration(rawValue: value.little16(0)) : nil
     report.judge(
-      .configurationWrite, pdu.count == 5 && pdu.little16(3) <= 3, by: party,
-      seen: pdu.count == 5 ? code(pdu.little16(3), 4) : "\(pdu.count - 3) octets", allowed: "0x0000 to 0x0003")
+      .configurationWrite, configuration?.isSubset(of: [.notification, .indication]) == true, by: party,
+      seen: configuration.map { code($0.rawValue, 4) } ?? "\(value.count) octets", allowed: "0x0000 to 0x0003")
   }
   /// The client writes a part of a value.
   mutating func prepares(_ handle: UInt16) {
@@ -177,7 +184,7 @@ struct CheckDatabase {
   }
   /// A write without a response: whether the server accepts it is not known.
   mutating func written(_ handle: UInt16) {
-    if types[handle] == nil || types[handle] == 0x2902 { hasConfigured = true }
+    if types[handle] == nil || types[handle] == .clientCharacteristicConfiguration { hasConfigured = true }
     doubt(handle)
   }
   /// The server has confirmed a write of two octets.
@@ -200,8 +207,8 @@ struct CheckDatabase {
       guard handle < .max else { return nil }
       handle += 1
       switch types[handle] {
-      case 0x2902: return handle
-      case nil, 0x2800, 0x2801, 0x2802, 0x2803: return nil
+      case .clientCharacteristicConfiguration: return handle
+      case nil, .primaryService, .secondaryService, .include, .characteristic: return nil
       default: if characteristics[handle] != nil { return nil }
       }
     }
@@ -209,31 +216,31 @@ struct CheckDatabase {
   }
 
   mutating func notified(
-    _ handle: UInt16, _ pdu: Span<UInt8>, isIndication: Bool, writing: (handle: UInt16, value: UInt16)?,
+    _ handle: UInt16, _ value: Span<UInt8>, isIndication: Bool, writing: (handle: UInt16, value: UInt16)?,
     _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
-    let bit: UInt16 = isIndication ? 2 : 1, rule: CheckRule = isIndication ? .indicationEnabled : .notificationEnabled
+    let bit: ClientCharacteristicConfiguration = isIndication ? .indication : .notification
+    let rule: CheckRule = isIndication ? .indicationEnabled : .notificationEnabled
     let verb = isIndication ? "an indication" : "a notification"
     if let type = types[handle] {
-      let isDescriptor = (0x2800...0x2803).contains(type) || (0x2900...0x290F).contains(type)
       report.judge(
-        .notifiedHandle, !isDescriptor, by: party, seen: "\(verb) of \(code(handle, 4)), type \(Self.text(type))",
+        .notifiedHandle, !Self.isDescriptor(type), by: party, seen: "\(verb) of \(code(handle, 4)), type \(type.text)",
         allowed: "a characteristic's value")
     }
     if let characteristic = characteristics[handle] {
-      let property: UInt8 = isIndication ? 0x20 : 0x10
+      let property: CharacteristicProperties = isIndication ? .indicate : .notify
       report.judge(
-        isIndication ? .indicateProperty : .notifyProperty, characteristic.properties & property != 0, by: party,
-        seen: "\(verb) of \(code(handle, 4)), properties \(code(characteristic.properties))",
-        allowed: "properties with \(code(property))")
+        isIndication ? .indicateProperty : .notifyProperty, characteristic.properties.contains(property), by: party,
+        seen: "\(verb) of \(code(handle, 4)), properties \(code(characteristic.properties.rawValue))",
+        allowed: "properties with \(code(property.rawValue))")
     }
     let place = configuration(of: handle)
     // The server may act on a write before it confirms it.
-    if let writing, writing.value & bit != 0, place == nil || place == writing.handle {
+    if let writing, writing.value & bit.rawValue != 0, place == nil || place == writing.handle {
       report.judge(rule, true, by: party, seen: "", allowed: "")
     } else if let place, let state = configurations[place] {
       report.judge(
-        rule, state & bit != 0, by: party, seen: "\(verb) of \(code(handle, 4)), configured \(code(state, 4))",
+        rule, state & bit.rawValue != 0, by: party, seen: "\(verb) of \(code(handle, 4)), configured \(code(state, 4))",
         allowed: "one after the client has enabled it")
     } else if isFromStart, !mayBeBonded, place.map({ !uncertain.contains($0) }) ?? true {
       let holds = place == nil && hasConfigured
@@ -242,15 +249,22 @@ struct CheckDatabase {
         rule, holds, by: party, seen: "\(verb) of \(code(handle, 4)), which the client has not configured",
         allowed: "one after the client has enabled it", &suspects)
     }
-    if isIndication, types[handle] == 0x2A05 { serviceChanged(pdu, party, &report) }
+    if isIndication, types[handle] == .serviceChanged { serviceChanged(value, party, &report) }
+  }
+  /// A declaration or a descriptor. Assigned Numbers, §3.6 and §3.7.
+  private static func isDescriptor(_ type: BluetoothUUID) -> Bool {
+    guard let number = type.shortValue else { return false }
+    return (0x2800...0x2803).contains(number) || (0x2900...0x290F).contains(number)
   }
   private mutating func serviceChanged(
-    _ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ value: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
-    let isSound = pdu.count == 7 && pdu.little16(3) <= pdu.little16(5)
+    let change = try? WireDecoder.decode(ServiceChanged.self, value)
+    let start = change?.startOfAffectedAttributeHandleRange.rawValue ?? 0
+    let end = change?.endOfAffectedAttributeHandleRange.rawValue ?? 0
     report.judge(
-      .serviceChangedShape, isSound, by: party,
-      seen: pdu.count == 7 ? "\(code(pdu.little16(3), 4)) to \(code(pdu.little16(5), 4))" : "\(pdu.count - 3) octets",
+      .serviceChangedShape, change != nil && start <= end, by: party,
+      seen: change != nil ? "\(code(start, 4)) to \(code(end, 4))" : "\(value.count) octets",
       allowed: "4 octets, the lesser handle first")
     // The client discovers anew.
     types = [:]
@@ -263,9 +277,5 @@ struct CheckDatabase {
     report.suspect(
       .multipleNotificationEnabled, hasMultiple, by: party, seen: "Multiple Handle Value Notification",
       allowed: "Handle Value Notification", &suspects)
-  }
-
-  private static func text(_ type: UInt128) -> String {
-    type <= 0xFFFF ? code(UInt16(type), 4) : code(type, 32)
   }
 }

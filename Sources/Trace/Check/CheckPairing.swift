@@ -19,27 +19,11 @@ struct CheckPairing {
     case unknown
     case idle
     /// A Pairing Request awaits its response.
-    case requested(Features)
+    case requested(PairingFeatures)
     /// Phase 2: the number of its PDUs so far.
     case exchanging(Agreement, Int)
     /// Phase 3, and what follows it.
     case distributing(Distribution)
-  }
-  /// The fields of Pairing Request and Pairing Response. §3.5.1.
-  private struct Features: BitwiseCopyable {
-    var ioCapability: UInt8
-    var hasOutOfBandData: Bool
-    var authReq: UInt8
-    /// Of the initiator and of the responder.
-    var keys: (UInt8, UInt8)
-    var demandsProtection: Bool { authReq & 0x04 != 0 }
-    var isSecureConnections: Bool { authReq & 0x08 != 0 }
-    init(_ payload: Span<UInt8>) {
-      ioCapability = payload[1]
-      hasOutOfBandData = payload[2] != 0
-      authReq = payload[3]
-      keys = (payload[5] & 0x0F, payload[6] & 0x0F)
-    }
   }
   private enum Method {
     case legacy(isPasskey: Bool)
@@ -58,15 +42,15 @@ struct CheckPairing {
   private struct Agreement {
     var method: Method
     /// The keys that each side distributes.
-    var initiatorKeys: UInt8
-    var responderKeys: UInt8
+    var initiatorKeys: KeyDistribution
+    var responderKeys: KeyDistribution
     /// X of the public keys, and the Confirm that the next Random opens.
     var initiatorX = UInt256(low: 0)
     var responderX = UInt256(low: 0)
     var initiatorConfirm: UInt128 = 0
     var responderConfirm: UInt128 = 0
   }
-  /// Phase 3: the PDUs of each side that are still due, a bit for each code from 0x06 on.
+  /// Phase 3: the PDUs of each side that are still due, a bit for each code from Encryption Information on.
   private struct Distribution {
     var initiatorDue: UInt8
     var responderDue: UInt8
@@ -80,9 +64,25 @@ struct CheckPairing {
       (initiatorAll, responderAll) = (Self.pdus(agreement.initiatorKeys), Self.pdus(agreement.responderKeys))
       (initiatorDue, responderDue) = (initiatorAll, responderAll)
     }
-    /// EncKey: 0x06 and 0x07; IdKey: 0x08 and 0x09; SignKey: 0x0A.
-    private static func pdus(_ keys: UInt8) -> UInt8 {
-      (keys & 0x01 != 0 ? 0x03 : 0) | (keys & 0x02 != 0 ? 0x0C : 0) | (keys & 0x04 != 0 ? 0x10 : 0)
+    private static func pdus(_ keys: KeyDistribution) -> UInt8 {
+      var pdus: UInt8 = 0
+      if keys.contains(.encKey) { pdus |= bit(.encryptionInformation) | bit(.centralIdentification) }
+      if keys.contains(.idKey) { pdus |= bit(.identityInformation) | bit(.identityAddressInformation) }
+      if keys.contains(.signKey) { pdus |= bit(.signingInformation) }
+      return pdus
+    }
+    static func bit(_ code: SMPCode) -> UInt8 { 1 << (code.rawValue - SMPCode.encryptionInformation.rawValue) }
+    /// The PDU of the lowest bit of `due`, which is not 0.
+    static func first(_ due: UInt8) -> SMPCode {
+      SMPCode(rawValue: SMPCode.encryptionInformation.rawValue + UInt8(due.trailingZeroBitCount))
+    }
+    static func isKey(_ code: SMPCode) -> Bool {
+      switch code {
+      case .encryptionInformation, .centralIdentification, .identityInformation, .identityAddressInformation,
+        .signingInformation:
+        true
+      default: false
+      }
     }
   }
 
@@ -112,18 +112,19 @@ struct CheckPairing {
       report.judge(.pairingLength, false, by: sender, seen: "a PDU of 0 octets", allowed: "a code and its parameters")
       return lose()
     }
-    let number = payload[0]
+    let number = SMPCode(rawValue: payload[0])
     // A receiver ignores a reserved code, so the pairing continues behind it: §3.3.
     guard let length = Self.length(number) else {
-      return report.judge(.pairingCode, false, by: sender, seen: "code \(code(number))", allowed: "0x01 to 0x0E")
+      return report.judge(
+        .pairingCode, false, by: sender, seen: "code \(code(number.rawValue))", allowed: "0x01 to 0x0E")
     }
     report.judge(.pairingCode, true, by: sender, seen: "", allowed: "")
     report.judge(
       .pairingLength, payload.count == length, by: sender, seen: "\(name(number)) of \(payload.count) octets",
       allowed: "\(length) octets")
     guard payload.count == length else { return lose() }
-    if let isCentral, number == 0x01 || number == 0x02 || number == 0x0B {
-      let belongs = isCentral == (number == 0x01)
+    if let isCentral, [.pairingRequest, .pairingResponse, .securityRequest].contains(number) {
+      let belongs = isCentral == (number == .pairingRequest)
       report.judge(
         .pairingRoles, belongs, by: sender, seen: "\(name(number)) from the \(isCentral ? "Central" : "Peripheral")",
         allowed: "it from the \(isCentral ? "Peripheral" : "Central")")
@@ -131,12 +132,12 @@ struct CheckPairing {
     }
     guard isInTime(number, direction, &report) else { return lose() }
     switch number {
-    case 0x01: request(direction, payload, &report)
-    case 0x05: failed(direction, payload, &report)
-    case 0x0B: securityRequest(direction, &report)
+    case .pairingRequest: request(direction, payload, &report)
+    case .pairingFailed: failed(direction, payload, &report)
+    case .securityRequest: securityRequest(direction, &report)
     default:
-      if number == 0x09 { identityAddress(direction, payload, &report) }
-      if number == 0x0C { publicKey(direction, payload, &report) }
+      if number == .identityAddressInformation { identityAddress(direction, payload, &report) }
+      if number == .pairingPublicKey { publicKey(direction, payload, &report) }
       guard isDue(number, direction, &report) else { return }
       take(number, direction, payload, isEncrypted, &report)
     }
@@ -169,7 +170,8 @@ struct CheckPairing {
     case .requested, .exchanging:
       if !hasFailed {
         report.judge(
-          .pairingOrder, false, by: direction.sender, seen: "\(name(0x01)) within a pairing", allowed: expected)
+          .pairingOrder, false, by: direction.sender, seen: "\(name(.pairingRequest)) within a pairing",
+          allowed: expected)
       }
       // The initiator gave up while the responder had to send: that PDU may still be on its way, and is not the answer.
       isInterrupted = hasFailed && (initiator == .fromHost ? !peerFailed : !hostFailed) && isResponderDue
@@ -178,8 +180,8 @@ struct CheckPairing {
     }
     if hasFailed { report.judge(.pairingAfterFailure, true, by: direction.sender, seen: "", allowed: "") }
     (hostFailed, peerFailed, longestPause, initiator) = (false, false, 0, direction)
-    let isSound = values(direction, payload, &report)
-    phase = isSound && !isInterrupted ? .requested(Features(payload)) : .unknown
+    let features = features(direction, payload, &report)
+    phase = isInterrupted ? .unknown : features.map { .requested($0) } ?? .unknown
   }
 
   private mutating func failed(_ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport) {
@@ -197,20 +199,25 @@ struct CheckPairing {
     switch phase {
     case .requested where direction == initiator, .exchanging:
       report.judge(
-        .pairingOrder, hasFailed, by: direction.sender, seen: "\(name(0x0B)) within a pairing", allowed: expected)
+        .pairingOrder, hasFailed, by: direction.sender, seen: "\(name(.securityRequest)) within a pairing",
+        allowed: expected)
     case .idle, .requested, .distributing:
       report.judge(.pairingOrder, true, by: direction.sender, seen: "", allowed: "")
     case nil, .unknown: break
     }
   }
 
-  private func values(_ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport) -> Bool {
-    let isSound = payload[1] <= 4 && payload[2] <= 1 && (7...16).contains(payload[4])
+  /// The fields of a Pairing Request or Response; nil, and judged: one of them has a reserved value. §3.5.1.
+  private func features(
+    _ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport
+  ) -> PairingFeatures? {
+    var features = try? WireDecoder.decode(PairingFeatures.self, payload, from: 1)
+    if let found = features, !IOCapability.all.contains(found.ioCapability) { features = nil }
     report.judge(
-      .pairingValues, isSound, by: direction.sender,
+      .pairingValues, features != nil, by: direction.sender,
       seen: "IO Capability \(payload[1]), OOB Data Flag \(payload[2]), key size \(payload[4])",
       allowed: "0 to 4, 0 or 1, 7 to 16")
-    return isSound
+    return features
   }
 
   /// Whether a PDU continues its pairing within the Security Manager Timer. §3.4.
@@ -218,14 +225,15 @@ struct CheckPairing {
   /// The host's timer runs from what the trace shows. The peer's may have started later by the time that the host's PDU
   /// was on its way, and the peer's PDU is on its way as well: each at most a supervision timeout, which is at most 32
   /// s. A clock that was set says nothing.
-  private mutating func isInTime(_ number: UInt8, _ direction: HCIDirection, _ report: inout CheckReport) -> Bool {
+  private mutating func isInTime(_ number: SMPCode, _ direction: HCIDirection, _ report: inout CheckReport) -> Bool {
     let pause = report.time.subtractingReportingOverflow(latest)
     defer { latest = report.time }
-    guard isInProgress, number != 0x05, !pause.overflow, (0..<3_600_000_000_000).contains(pause.partialValue) else {
+    guard isInProgress, number != .pairingFailed, !pause.overflow, (0..<3_600_000_000_000).contains(pause.partialValue)
+    else {
       return true
     }
     // Behind phase 2 a pairing is given up without a word, when the other side does not send all its keys.
-    if case .distributing = phase, number == 0x01 || number == 0x0B { return true }
+    if case .distributing = phase, number == .pairingRequest || number == .securityRequest { return true }
     let milliseconds = pause.partialValue / 1_000_000
     longestPause = max(longestPause, milliseconds)
     let holds = direction == .fromHost ? longestPause <= 31_000 : milliseconds <= 94_000
@@ -233,8 +241,8 @@ struct CheckPairing {
       .pairingTimeout, holds, by: direction.sender,
       seen: "\(name(number)) after a pause of \(longestPause / 1_000) s in the pairing", allowed: "at most 30 s")
     // A new pairing is judged by its own order.
-    if !holds, number == 0x01 { phase = .idle }
-    return holds || number == 0x01
+    if !holds, number == .pairingRequest { phase = .idle }
+    return holds || number == .pairingRequest
   }
   /// From Pairing Request to the last key.
   private var isInProgress: Bool {
@@ -249,16 +257,19 @@ struct CheckPairing {
   // MARK: Order
 
   /// Whether its sender may send this PDU now. If not, judges that, and what follows is unknown.
-  private mutating func isDue(_ number: UInt8, _ direction: HCIDirection, _ report: inout CheckReport) -> Bool {
+  private mutating func isDue(_ number: SMPCode, _ direction: HCIDirection, _ report: inout CheckReport) -> Bool {
     if case .unknown = phase { return false }
     let isDue: Bool
     switch phase {
-    case .exchanging(let agreement, _) where number == 0x0E: isDue = agreement.method.isPasskey
+    case .exchanging(let agreement, _) where number == .pairingKeypressNotification:
+      isDue = agreement.method.isPasskey
     case .distributing(let distribution):
       // The end of an entry may be reported late. A side that has failed sends no key; keys may cross a failure.
       let due = direction == initiator ? distribution.initiatorDue : distribution.responderDue
-      let isKey = (0x06...0x0A).contains(number)
-      isDue = number == 0x0E || isKey && (!(hostFailed || peerFailed) || due & Self.bit(number) != 0)
+      let mayCross = hostFailed || peerFailed
+      isDue =
+        number == .pairingKeypressNotification
+        || Distribution.isKey(number) && (!mayCross || due & Distribution.bit(number) != 0)
     default: isDue = next.map { $0.number == number && $0.isInitiator == (direction == initiator) } ?? false
     }
     // What was on its way when the other side failed is as before; the side that failed knows it.
@@ -278,9 +289,9 @@ struct CheckPairing {
   }
 
   /// The PDU that is due in phases 1 and 2.
-  private var next: (number: UInt8, isInitiator: Bool)? {
+  private var next: (number: SMPCode, isInitiator: Bool)? {
     switch phase {
-    case .requested: (0x02, false)
+    case .requested: (.pairingResponse, false)
     case .exchanging(let agreement, let step): Self.pdu(step, agreement.method)
     case nil, .unknown, .idle, .distributing: nil
     }
@@ -297,12 +308,14 @@ struct CheckPairing {
   }
 
   /// The PDUs of phase 2 by their number from 0: §2.3.5.5, §2.3.5.6. Nil behind the last.
-  private static func pdu(_ step: Int, _ method: Method) -> (number: UInt8, isInitiator: Bool)? {
+  private static func pdu(_ step: Int, _ method: Method) -> (number: SMPCode, isInitiator: Bool)? {
     // Confirm and Random of both, as often as the method demands.
-    func round(_ step: Int) -> (UInt8, Bool) { (step % 4 < 2 ? 0x03 : 0x04, step % 2 == 0) }
+    func round(_ step: Int) -> (SMPCode, Bool) {
+      (step % 4 < 2 ? .pairingConfirm : .pairingRandom, step % 2 == 0)
+    }
     if case .legacy = method { return step < 4 ? round(step) : nil }
     // The public keys, authentication stage 1, the DHKey Checks.
-    if step < 2 { return (0x0C, step == 0) }
+    if step < 2 { return (.pairingPublicKey, step == 0) }
     let count: Int
     switch method {
     // Only the responder commits itself. §2.3.5.6.2.
@@ -312,7 +325,7 @@ struct CheckPairing {
     case .outOfBand, .legacy: count = 2
     }
     let inStage1 = step - 2
-    guard inStage1 < count else { return inStage1 < count + 2 ? (0x0D, inStage1 == count) : nil }
+    guard inStage1 < count else { return inStage1 < count + 2 ? (.pairingDHKeyCheck, inStage1 == count) : nil }
     switch method {
     case .comparison: return round(inStage1 + 1)
     case .outOfBand: return round(inStage1 + 2)
@@ -323,12 +336,12 @@ struct CheckPairing {
   // MARK: PDUs that are due
 
   private mutating func take(
-    _ number: UInt8, _ direction: HCIDirection, _ payload: Span<UInt8>, _ isEncrypted: Bool?,
+    _ number: SMPCode, _ direction: HCIDirection, _ payload: Span<UInt8>, _ isEncrypted: Bool?,
     _ report: inout CheckReport
   ) {
     switch phase {
     case .requested(let request): respond(request, direction, payload, &report)
-    case .exchanging where number == 0x0E: break
+    case .exchanging where number == .pairingKeypressNotification: break
     case .exchanging(var agreement, let step):
       exchange(number, direction, payload, &agreement, &report)
       if Self.pdu(step + 1, agreement.method) == nil {
@@ -337,7 +350,7 @@ struct CheckPairing {
       } else {
         phase = .exchanging(agreement, step + 1)
       }
-    case .distributing(var distribution) where number != 0x0E:
+    case .distributing(var distribution) where number != .pairingKeypressNotification:
       key(number, direction, isEncrypted, &distribution, &report)
       phase = .distributing(distribution)
     case nil, .unknown, .idle, .distributing: break
@@ -345,48 +358,61 @@ struct CheckPairing {
   }
 
   private mutating func respond(
-    _ request: Features, _ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport
+    _ request: PairingFeatures, _ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport
   ) {
-    guard values(direction, payload, &report) else { return lose() }
-    let response = Features(payload)
-    let extra = (response.keys.0 & ~request.keys.0, response.keys.1 & ~request.keys.1)
+    guard let response = features(direction, payload, &report) else { return lose() }
+    let (offered, wanted) = (request.keys, response.keys)
     report.judge(
-      .pairingKeysOffered, extra == (0, 0), by: direction.sender,
-      seen: "keys \(code(response.keys.0)) and \(code(response.keys.1))",
-      allowed: "of \(code(request.keys.0)) and \(code(request.keys.1))")
+      .pairingKeysOffered,
+      wanted.initiator.isSubset(of: offered.initiator) && wanted.responder.isSubset(of: offered.responder),
+      by: direction.sender, seen: "keys \(code(wanted.initiator.rawValue)) and \(code(wanted.responder.rawValue))",
+      allowed: "of \(code(offered.initiator.rawValue)) and \(code(offered.responder.rawValue))")
     let method = Self.method(request, response)
-    var agreed = (request.keys.0 & response.keys.0, request.keys.1 & response.keys.1)
+    var agreed = (
+      initiator: offered.initiator.intersection(wanted.initiator),
+      responder: offered.responder.intersection(wanted.responder)
+    )
     // LE Secure Connections makes the Long Term Key on both sides, and the link key is never sent over LE. §3.6.1.
-    if case .legacy = method {} else { agreed = (agreed.0 & ~0x01, agreed.1 & ~0x01) }
-    phase = .exchanging(Agreement(method: method, initiatorKeys: agreed.0, responderKeys: agreed.1), 0)
+    if case .legacy = method {
+    } else {
+      agreed.initiator.remove(.encKey)
+      agreed.responder.remove(.encKey)
+    }
+    phase = .exchanging(
+      Agreement(method: method, initiatorKeys: agreed.initiator, responderKeys: agreed.responder), 0)
   }
 
   /// Tables 2.6, 2.7 and 2.8. §2.3.5.1.
-  private static func method(_ request: Features, _ response: Features) -> Method {
+  private static func method(_ request: PairingFeatures, _ response: PairingFeatures) -> Method {
     let (a, b) = (request.ioCapability, response.ioCapability)
-    let isProtected = request.demandsProtection || response.demandsProtection
-    // 2: only keys; 3: neither keys nor display; 4: keys and display. One side at least enters the digits.
-    let canEnter = isProtected && a != 3 && b != 3
-    guard request.isSecureConnections, response.isSecureConnections else {
-      if request.hasOutOfBandData && response.hasOutOfBandData { return .legacy(isPasskey: false) }
-      return .legacy(isPasskey: canEnter && (a == 2 || b == 2 || a == 4 || b == 4))
+    let hasData = (request.oobDataFlag == .present, response.oobDataFlag == .present)
+    let isProtected = request.authReq.union(response.authReq).contains(.mitm)
+    // One side at least enters the digits.
+    let canEnter = isProtected && a != .noInputNoOutput && b != .noInputNoOutput
+    let isKeyboard = a == .keyboardOnly || b == .keyboardOnly
+    guard request.authReq.intersection(response.authReq).contains(.sc) else {
+      if hasData == (true, true) { return .legacy(isPasskey: false) }
+      return .legacy(isPasskey: canEnter && (isKeyboard || a == .keyboardDisplay || b == .keyboardDisplay))
     }
-    if request.hasOutOfBandData || response.hasOutOfBandData { return .outOfBand }
-    // Two sides that can show the digits and say yes compare them; a display without keys (0) cannot say yes.
-    return canEnter && (a == 2 || b == 2 || (a, b) == (0, 4) || (a, b) == (4, 0)) ? .passkey : .comparison
+    if hasData != (false, false) { return .outOfBand }
+    // Two sides that can show the digits and say yes compare them; a display without keys cannot say yes.
+    let cannotCompare =
+      isKeyboard || (a, b) == (.displayOnly, .keyboardDisplay) || (a, b) == (.keyboardDisplay, .displayOnly)
+    return canEnter && cannotCompare ? .passkey : .comparison
   }
 
   private mutating func exchange(
-    _ number: UInt8, _ direction: HCIDirection, _ payload: Span<UInt8>, _ agreement: inout Agreement,
+    _ number: SMPCode, _ direction: HCIDirection, _ payload: Span<UInt8>, _ agreement: inout Agreement,
     _ report: inout CheckReport
   ) {
     let isInitiator = direction == initiator
     switch number {
-    case 0x03:
+    case .pairingConfirm:
       let confirm = UInt128(leastSignificantFirst: payload.extracting(1..<17))
       if isInitiator { agreement.initiatorConfirm = confirm } else { agreement.responderConfirm = confirm }
-    case 0x04: random(direction, UInt128(leastSignificantFirst: payload.extracting(1..<17)), agreement, &report)
-    case 0x0C:
+    case .pairingRandom:
+      random(direction, UInt128(leastSignificantFirst: payload.extracting(1..<17)), agreement, &report)
+    case .pairingPublicKey:
       let x = UInt256(leastSignificantFirst: payload.extracting(1..<33))
       if isInitiator {
         agreement.initiatorX = x
@@ -443,13 +469,11 @@ struct CheckPairing {
 
   // MARK: Keys
 
-  private static func bit(_ number: UInt8) -> UInt8 { 1 << (number - 0x06) }
-
   private func key(
-    _ number: UInt8, _ direction: HCIDirection, _ isEncrypted: Bool?, _ distribution: inout Distribution,
+    _ number: SMPCode, _ direction: HCIDirection, _ isEncrypted: Bool?, _ distribution: inout Distribution,
     _ report: inout CheckReport
   ) {
-    let (bit, isInitiator, sender) = (Self.bit(number), direction == initiator, direction.sender)
+    let (bit, isInitiator, sender) = (Distribution.bit(number), direction == initiator, direction.sender)
     let all = isInitiator ? distribution.initiatorAll : distribution.responderAll
     let due = isInitiator ? distribution.initiatorDue : distribution.responderDue
     report.judge(
@@ -465,13 +489,13 @@ struct CheckPairing {
     // None before it is still due, and it is.
     report.judge(
       .keyOrder, due & bit != 0 && due & (bit - 1) == 0, by: sender, seen: "\(name(number))",
-      allowed: due == 0 ? "no key: all were sent" : name(0x06 + UInt8(due.trailingZeroBitCount)))
+      allowed: due == 0 ? "no key: all were sent" : name(Distribution.first(due)))
     // The first key shows whether the initiator has waited.
     if isInitiator, distribution.initiatorDue == distribution.initiatorAll {
       report.judge(
         .keyResponderFirst, distribution.responderDue == 0, by: sender,
         seen: "\(name(number)) from the initiator before the responder's last key",
-        allowed: "\(name(0x06 + UInt8(distribution.responderDue.trailingZeroBitCount))) from the responder")
+        allowed: "\(name(Distribution.first(distribution.responderDue))) from the responder")
     }
     // What was left out is not due any more: one finding of it.
     if isInitiator {
@@ -483,18 +507,27 @@ struct CheckPairing {
 
   // MARK: Names
 
-  private func name(_ number: UInt8) -> String { "\(SMPCode(rawValue: number))" }
+  private func name(_ number: SMPCode) -> String { "\(number)" }
 
   /// The octets of each PDU, its code included: §3.5, §3.6. Nil for a reserved code.
-  private static func length(_ code: UInt8) -> Int? {
+  private static func length(_ code: SMPCode) -> Int? {
     switch code {
-    case 0x01, 0x02: 7
-    case 0x03, 0x04, 0x06, 0x08, 0x0A, 0x0D: 17
-    case 0x05, 0x0B, 0x0E: 2
-    case 0x07: 11
-    case 0x09: 8
-    case 0x0C: 65
+    case .pairingRequest, .pairingResponse: 7
+    case .pairingConfirm, .pairingRandom, .encryptionInformation, .identityInformation, .signingInformation,
+      .pairingDHKeyCheck:
+      17
+    case .pairingFailed, .securityRequest, .pairingKeypressNotification: 2
+    case .centralIdentification: 11
+    case .identityAddressInformation: 8
+    case .pairingPublicKey: 65
     default: nil
     }
+  }
+}
+
+extension PairingFeatures {
+  /// Without reserved bits.
+  fileprivate var keys: (initiator: KeyDistribution, responder: KeyDistribution) {
+    (initiatorKeyDistribution.intersection(.known), responderKeyDistribution.intersection(.known))
   }
 }
