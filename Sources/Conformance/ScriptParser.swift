@@ -76,7 +76,10 @@ extension Command {
       let at = scanner.at, mtu = try scanner.number("the receive MTU in octets")
       guard Bearer.defaultMTU...Bearer.largestMTU ~= mtu else {
         throw scanner.failure(
-          "an MTU is \(Bearer.defaultMTU) to \(Bearer.largestMTU) octets; a smaller one is not legal, a greater one has no benefit",
+          """
+          an MTU is \(Bearer.defaultMTU) to \(Bearer.largestMTU) octets; a smaller one is not legal, a greater one has \
+          no benefit
+          """,
           at: at)
       }
       self = .mtu(mtu)

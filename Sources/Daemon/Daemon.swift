@@ -14,17 +14,18 @@ struct DaemonCommand: AsyncParsableCommand {
     commandName: "bindruned",
     abstract: "Lets many Core Bluetooth programs share the adapters of this machine.",
     discussion: """
-      A program that imports CoreBluetooth uses this daemon if its socket is there and nothing names another controller, or with \
-      BINDRUNE_HCI=broker. The daemon wakes, suspends and relaunches its apps, and goes on with their connections meanwhile; "bindrune \
-      apps" shows and moves them. SIGTERM and SIGINT end it; what is preserved of apps stays on the disk.
+      A program that imports CoreBluetooth uses this daemon if its socket is there and nothing names another \
+      controller, or with BINDRUNE_HCI=broker. The daemon wakes, suspends and relaunches its apps, and goes on with \
+      their connections meanwhile; "bindrune apps" shows and moves them. SIGTERM and SIGINT end it; what is preserved \
+      of apps stays on the disk.
       """,
     version: "0.1.0")
 
   @Option(
     help: ArgumentHelp(
       """
-      An adapter: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Repeat it for more; the first is the default. \
-      Default: BINDRUNE_HCI, the configuration file, or hci0.
+      An adapter: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Repeat it for more; the first \
+      is the default. Default: BINDRUNE_HCI, the configuration file, or hci0.
       """, valueName: "spec"))
   var hci: [String] = []
   @Flag(help: "Take adapters down that are up, and bring them up again at the end (not after SIGKILL).")
@@ -32,8 +33,8 @@ struct DaemonCommand: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      The socket for apps. Default: the one that systemd passes, else BINDRUNE_SOCKET, else for root /run/bindrune/apps.socket, for others \
-      $XDG_RUNTIME_DIR/bindrune-apps.socket.
+      The socket for apps. Default: the one that systemd passes, else BINDRUNE_SOCKET, else for root \
+      /run/bindrune/apps.socket, for others $XDG_RUNTIME_DIR/bindrune-apps.socket.
       """, valueName: "path"))
   var socket: String?
   @Option(
@@ -44,29 +45,30 @@ struct DaemonCommand: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      The folder for what is preserved of apps. Default: the one that systemd makes, else for root /var/lib/bindrune/apps, for others \
-      ~/.local/state/bindrune/apps.
+      The folder for what is preserved of apps. Default: the one that systemd makes, else for root \
+      /var/lib/bindrune/apps, for others ~/.local/state/bindrune/apps.
       """, valueName: "folder"))
   var state: String?
   @Option(
     help: ArgumentHelp(
       """
-      A command of the shell that asks whether an app may share data, the first time that it does: BINDRUNE_APP and BINDRUNE_USER name \
-      it, status 0 permits it. Default: every app may.
+      A command of the shell that asks whether an app may share data, the first time that it does: BINDRUNE_APP and \
+      BINDRUNE_USER name it, status 0 permits it. Default: every app may.
       """, valueName: "command"))
   var authorize: String?
   @Option(
     help: ArgumentHelp(
       """
-      A command of the shell that shows the user an alert of a suspended app: BINDRUNE_ALERT is the sentence, BINDRUNE_APP, BINDRUNE_USER \
-      and BINDRUNE_PEER say whose it is. Default: alerts are in the log alone.
+      A command of the shell that shows the user an alert of a suspended app: BINDRUNE_ALERT is the sentence, \
+      BINDRUNE_APP, BINDRUNE_USER and BINDRUNE_PEER say whose it is. Default: alerts are in the log alone.
       """, valueName: "command"))
   var alert: String?
   @Option(
     help: ArgumentHelp(
       """
-      Relaunch this app of another user by this systemd unit, if its manifest names the unit: for example alice:org.example.lock=lock.service. \
-      Repeat it for more. Default: the daemon relaunches only apps of its own user.
+      Relaunch this app of another user by this systemd unit, if its manifest names the unit: for example \
+      alice:org.example.lock=lock.service. Repeat it for more. Default: the daemon relaunches only apps of its own \
+      user.
       """, valueName: "user:app=unit"))
   var relaunch: [String] = []
   @Option(help: ArgumentHelp("Serve counters to Prometheus, for example at 127.0.0.1:9464.", valueName: "host:port"))
@@ -135,7 +137,10 @@ struct DaemonCommand: AsyncParsableCommand {
     let named = socket ?? AdapterChoice.variable("BINDRUNE_SOCKET").flatMap { $0.isEmpty ? nil : $0 }
     guard let path = named ?? (geteuid() == 0 ? DaemonSocket.ofTheMachine : DaemonSocket.ofTheUser()) else {
       throw ValidationError(
-        "XDG_RUNTIME_DIR is not set, so there is no place for the socket: name one with --socket, and for the apps in BINDRUNE_SOCKET."
+        """
+        XDG_RUNTIME_DIR is not set, so there is no place for the socket: name one with --socket, and for the apps in \
+        BINDRUNE_SOCKET.
+        """
       )
     }
     return .path(path, mode: mode, group: group)

@@ -76,7 +76,10 @@ struct ReportPairings {
     case .pairingPublicKey:
       step(
         place, record, fromInitiator,
-        "sends its public key, a point of P-256. Everybody may know it; the shared secret follows only from it and a private key."
+        """
+        sends its public key, a point of P-256. Everybody may know it; the shared secret follows only from it and a \
+        private key.
+        """
       )
     case .pairingConfirm:
       let text: String
@@ -176,7 +179,10 @@ struct ReportPairings {
     default: reason = "A side asks for protection; the table has this method for the IO capabilities \(capabilities)."
     }
     let unsafe =
-      "Everything. The pairing's temporary key is zero, so a listener who heard these packets computes the short term key, decrypts the keys that follow, and reads this connection and all later ones."
+      """
+      Everything. The pairing's temporary key is zero, so a listener who heard these packets computes the short term \
+      key, decrypts the keys that follow, and reads this connection and all later ones.
+      """
     let title: String, listener: String, section: String
     switch (story.isSecure, method) {
     case (false, .justWorks): (title, listener, section) = ("Just Works", unsafe, "Vol 3, Part H, §2.3.5.2")
@@ -184,7 +190,10 @@ struct ReportPairings {
     case (false, .passkeyEntry(let entry)):
       title = "Passkey Entry, \(words(entry))"
       listener =
-        "Everything, after a moment. The passkey has a million values; a computer tries all of them against the recorded commitment in seconds, and then has the same keys."
+        """
+        Everything, after a moment. The passkey has a million values; a computer tries all of them against the \
+        recorded commitment in seconds, and then has the same keys.
+        """
       section = "Vol 3, Part H, §2.3.5.3"
     case (false, .outOfBand):
       title = "Out of Band"
@@ -193,17 +202,26 @@ struct ReportPairings {
     case (true, .justWorks):
       title = "Just Works"
       listener =
-        "Nothing of the keys: they follow from a Diffie-Hellman secret that is never sent. But nobody compared anything, so an attacker in the middle could have paired with each side."
+        """
+        Nothing of the keys: they follow from a Diffie-Hellman secret that is never sent. But nobody compared \
+        anything, so an attacker in the middle could have paired with each side.
+        """
       section = "Vol 3, Part H, §2.3.5.6.2"
     case (true, .numericComparison):
       title = "Numeric Comparison"
       listener =
-        "Nothing of the keys. An attacker in the middle would be noticed, except once in a million attempts, if the users compared the six digits."
+        """
+        Nothing of the keys. An attacker in the middle would be noticed, except once in a million attempts, if the \
+        users compared the six digits.
+        """
       section = "Vol 3, Part H, §2.3.5.6.2"
     case (true, .passkeyEntry(let entry)):
       title = "Passkey Entry, \(words(entry))"
       listener =
-        "The passkey, after the pairing: each of its 20 bits can be computed from the commitments and random numbers. The keys stay secret, but the same passkey must not be used again."
+        """
+        The passkey, after the pairing: each of its 20 bits can be computed from the commitments and random numbers. \
+        The keys stay secret, but the same passkey must not be used again.
+        """
       section = "Vol 3, Part H, §2.3.5.6.3"
     case (true, .outOfBand):
       title = "Out of Band"

@@ -12,10 +12,13 @@ struct SoakFigures {
   var launches = 0, relaunches = 0, failedLaunches = 0, preserved = 0, restored = 0, failures = 0, requests = 0
   var text: String {
     """
-    soak: \(events) events, \(processes) processes, \(moves) moves, \(wakes) wakes, \(alerts) alerts, \(failures) failures of the adapter
-    soak: \(preserved) managers preserved, \(restored) restored; \(launches) launches, \(relaunches) relaunches, \(failedLaunches) failed
+    soak: \(events) events, \(processes) processes, \(moves) moves, \(wakes) wakes, \(alerts) alerts, \(failures) \
+    failures of the adapter
+    soak: \(preserved) managers preserved, \(restored) restored; \(launches) launches, \(relaunches) relaunches, \
+    \(failedLaunches) failed
     soak: \(connections) connections of managers, \(requests) requests of clients
-    soak: \(sent) values sent, \(owed) owed to sessions: \(delivered) delivered, \(waited) of them had waited, \(dropped) dropped, \(ended) ended with their process
+    soak: \(sent) values sent, \(owed) owed to sessions: \(delivered) delivered, \(waited) of them had waited, \
+    \(dropped) dropped, \(ended) ended with their process
     """
   }
 

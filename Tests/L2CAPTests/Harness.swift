@@ -112,7 +112,10 @@ func aclPacket(_ data: [UInt8], _ flag: UInt8 = 0b10, broadcast: UInt8 = 0, link
 func text(_ effect: L2CAPEffect) -> String {
   switch effect {
   case .parameterUpdateRequested(_, let identifier, let request):
-    "requested \(identifier): \(request.intervalMin.rawValue) \(request.intervalMax.rawValue) \(request.latency) \(request.timeout.rawValue)"
+    """
+    requested \(identifier): \(request.intervalMin.rawValue) \(request.intervalMax.rawValue) \(request.latency) \
+    \(request.timeout.rawValue)
+    """
   case .parameterUpdateEnded(_, let outcome): "ended: \(outcome)"
   case .violation(_, let violation):
     switch violation {

@@ -250,8 +250,8 @@ private struct Reference {
             let place = zip(found, expected).prefix { $0 == $1 }.count
             Issue.record(
               """
-              seed \(seed), scan \(id.rawValue) \(reference), \(peer): \(found.count) of \(expected.count), first other \
-              at \(place): \(found.dropFirst(place).first?.description ?? "-") for \
+              seed \(seed), scan \(id.rawValue) \(reference), \(peer): \(found.count) of \(expected.count), first \
+              other at \(place): \(found.dropFirst(place).first?.description ?? "-") for \
               \(expected.dropFirst(place).first?.description ?? "-")
               """)
           }

@@ -103,7 +103,10 @@ import Testing
       central.contains {
         $0.hasPrefix("LE_Enhanced_Connection_Complete Status: 0x00")
           && $0.contains(
-            "Peer_Address_Type: random identity, Peer_Address: F0:E1:D2:C3:B4:A5, Local_Resolvable_Private_Address: 00:00:00:00:00:00, Peer_Resolvable_Private_Address: 70:81:94:0D:FB:AA"
+            """
+            Peer_Address_Type: random identity, Peer_Address: F0:E1:D2:C3:B4:A5, Local_Resolvable_Private_Address: \
+            00:00:00:00:00:00, Peer_Resolvable_Private_Address: 70:81:94:0D:FB:AA
+            """
           )
       })
     #expect(

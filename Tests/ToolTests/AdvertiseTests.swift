@@ -9,8 +9,8 @@ import Testing
   private static let long = "12345678-9ABC-DEF0-1234-56789ABCDEF0"
   private static let longOnAir = "f0debc9a78563412f0debc9a78563412"
   private static let captured = """
-    4382 4F02 DDC3 77EA B5BB 8AE4 2A9C DBB5 1135 6B07 20F8 AB5D 2B63 E29E 21C2 19BB D0EB 4021 3D92 885C 89C4 1FBB CE5C 712F \
-    2412 26FE 9770 A9D8 9AF2 4ADF 6FB4 E852 6619
+    4382 4F02 DDC3 77EA B5BB 8AE4 2A9C DBB5 1135 6B07 20F8 AB5D 2B63 E29E 21C2 19BB D0EB 4021 3D92 885C 89C4 1FBB CE5C \
+    712F 2412 26FE 9770 A9D8 9AF2 4ADF 6FB4 E852 6619
     """.split(separator: " ").map(String.init)
   private static func services(_ uuids: [String]) -> [String] { uuids.flatMap { ["--service", $0] } }
   /// A UUID of 16 bits on the air, the least significant octet first.

@@ -13,7 +13,10 @@ import Testing
   @Test func specifiedVectors() {
     let key: UInt128 = 0x2b7e1516_28aed2a6_abf71588_09cf4f3c
     let message =
-      "6bc1bee22e409f96e93d7e117393172a ae2d8a571e03ac9c9eb76fac45af8e51 30c81c46a35ce411e5fbc1191a0a52ef f69f2445df4f9b17ad2b417be66c3710"
+      """
+      6bc1bee22e409f96e93d7e117393172a ae2d8a571e03ac9c9eb76fac45af8e51 30c81c46a35ce411e5fbc1191a0a52ef \
+      f69f2445df4f9b17ad2b417be66c3710
+      """
     let parts = message.split(separator: " ").map(String.init)
     #expect(code(key, "") == 0xbb1d6929_e9593728_7fa37d12_9b756746)
     #expect(code(key, parts[0]) == 0x070a16b4_6b4d4144_f79bdd9d_d04a287c)

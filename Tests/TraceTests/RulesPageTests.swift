@@ -17,8 +17,10 @@ import Testing
 
       ## Overview
 
-      `bindrune trace check --only ID` takes the ids of this table, and the areas before the dot. Sections are those of the Bluetooth Core
-      Specification 5.4; CSS is its Supplement, version 11. Each rule has a trace that keeps it and one that breaks it in `Fixtures/Checks`.
+      `bindrune trace check --only ID` takes the ids of this table, and the areas before the dot. Sections are those \
+      of the Bluetooth Core
+      Specification 5.4; CSS is its Supplement, version 11. Each rule has a trace that keeps it and one that breaks it \
+      in `Fixtures/Checks`.
 
       """
     for area in CheckRule.Area.allCases {

@@ -256,7 +256,10 @@ extension BluetoothError {
       case .att(let code, _, let handle) where bondIsRejected && code.needsEncryption:
         BluetoothError(
           .att,
-          "The device answered \(code) for attribute \(handle.text), as it no longer has the key of the bond: remove the bond, and pair again.",
+          """
+          The device answered \(code) for attribute \(handle.text), as it no longer has the key of the bond: remove \
+          the bond, and pair again.
+          """,
           attError: code, status: .pinOrKeyMissing)
       case .att(let code, _, let handle):
         BluetoothError(

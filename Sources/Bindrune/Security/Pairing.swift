@@ -126,7 +126,10 @@ extension BluetoothHost {
       guard let answer = await agent.answer(question, from: link), !Task.isCancelled else { return }
       if case .consent(_, let bond?) = question, case .refuse = answer {
         logger.notice(
-          "\(id): refused to replace the bond with \(bond); if the device is to pair anew, remove that bond, or have a user answer"
+          """
+          \(id): refused to replace the bond with \(bond); if the device is to pair anew, remove that bond, or have a \
+          user answer
+          """
         )
       }
       _ = self.perform { core, now in core.answer(answer, on: id, now: now) }

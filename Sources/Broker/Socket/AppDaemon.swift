@@ -164,7 +164,10 @@ public final class AppDaemon: Sendable {
       guard let id = unsafe getgrnam(group)?.pointee.gr_gid else {
         throw Failure(
           description:
-            "There is no group \(group.printable()): make it with `groupadd \(group.printable())`, or name another with --group."
+            """
+            There is no group \(group.printable()): make it with `groupadd \(group.printable())`, or name another with \
+            --group.
+            """
         )
       }
       try Errno.check { unsafe chown(path, uid_t.max, id) }

@@ -138,6 +138,9 @@ package struct RelaunchRule: Hashable, Sendable {
     guard user != daemon, let unit = manifest.unit else { return nil }
     if table.contains(RelaunchRule(user: user, identifier: manifest.identifier, unit: unit)) { return nil }
     return
-      "it belongs to user \(user), and bindruned, which runs as user \(daemon), may not start \(unit) for it: start bindruned with --relaunch \(user):\(manifest.identifier)=\(unit)"
+      """
+      it belongs to user \(user), and bindruned, which runs as user \(daemon), may not start \(unit) for it: start \
+      bindruned with --relaunch \(user):\(manifest.identifier)=\(unit)
+      """
   }
 }

@@ -303,7 +303,10 @@ final class AppServer: @unchecked Sendable {
     let key = Key(user: credentials.uid, identifier: hello.manifest.identifier)
     guard let adapter = hello.adapter.map({ name in adapters.first { $0.name == name } }) ?? adapters.first else {
       throw FrameError(
-        "bindruned has no adapter \(hello.adapter?.printable() ?? ""), only \(adapters.map(\.name).joined(separator: ", ")): correct broker:NAME."
+        """
+        bindruned has no adapter \(hello.adapter?.printable() ?? ""), only \
+        \(adapters.map(\.name).joined(separator: ", ")): correct broker:NAME.
+        """
       )
     }
     if apps[key] == nil, apps.count >= limits.apps {

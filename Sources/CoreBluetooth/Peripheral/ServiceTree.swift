@@ -131,7 +131,10 @@ extension ServiceDescription.Descriptor {
     case (_, let octets as Data): value = octets
     default:
       throw .invalid(
-        "The descriptor \(descriptor.uuid) of \(characteristic) has a value of the wrong type: \(descriptor.uuid.uuidString) is a Data."
+        """
+        The descriptor \(descriptor.uuid) of \(characteristic) has a value of the wrong type: \
+        \(descriptor.uuid.uuidString) is a Data.
+        """
       )
     }
     guard value.count <= 512 else {

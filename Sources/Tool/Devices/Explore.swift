@@ -176,7 +176,10 @@ struct DatabasePrinter {
       return Console.line(line)
     }
     Console.line(
-      "\(counted(counts.services, "service")), \(counted(counts.characteristics, "characteristic")), \(counted(counts.descriptors, "descriptor")); ATT_MTU \(mtu)"
+      """
+      \(counted(counts.services, "service")), \(counted(counts.characteristics, "characteristic")), \
+      \(counted(counts.descriptors, "descriptor")); ATT_MTU \(mtu)
+      """
     )
   }
   private func text(of value: ReadValue?, _ uuid: BluetoothUUID) -> String {

@@ -21,8 +21,8 @@ struct Pair: AsyncParsableCommand {
         echo 123456 | bindrune pair --address F0:F1:F2:F3:F4:F5/random --io keyboard
         bindrune pair --name Lock --oob lock.txt
 
-      Without digits (Just Works) a device in the middle can take part unnoticed; --mitm refuses that. With a bond that \
-      is strong enough the verb only encrypts. \(DeviceOptions.statuses)
+      Without digits (Just Works) a device in the middle can take part unnoticed; --mitm refuses that. With a bond \
+      that is strong enough the verb only encrypts. \(DeviceOptions.statuses)
       """)
 
   @OptionGroup var device: DeviceOptions
@@ -39,8 +39,8 @@ struct Pair: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      A file with the device's out of band data, from its NFC tag or printed code: AD structures as hexadecimal digits, \
-      with the types 22 and 23, or 10 for legacy pairing.
+      A file with the device's out of band data, from its NFC tag or printed code: AD structures as hexadecimal \
+      digits, with the types 22 and 23, or 10 for legacy pairing.
       """, valueName: "file"), completion: .file())
   var oob: String?
   @Option(
@@ -147,7 +147,10 @@ struct Pair: AsyncParsableCommand {
       guard error.code == .pairing || error.status == .pinOrKeyMissing else { throw error }
       let address = await bondedAddress(link)
       throw Failure(
-        "\(error.diagnostics.hasSuffix(".") ? String(error.diagnostics.dropLast()) : error.diagnostics): \"bindrune bonds remove \(address)\" removes it here."
+        """
+        \(error.diagnostics.hasSuffix(".") ? String(error.diagnostics.dropLast()) : error.diagnostics): \
+        "bindrune bonds remove \(address)" removes it here.
+        """
       )
     }
     if mitm && !security.isAuthenticated || scOnly && security.key?.isSecureConnections != true {

@@ -9,9 +9,9 @@ struct Apps: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Show and move the apps of bindruned, as the system does it.",
     discussion: """
-      bindruned shares adapters among Core Bluetooth programs. An app in the background may do what the modes of its manifest permit; soon it \
-      is suspended, and events wake it. BINDRUNE_SOCKET names the daemon's socket; otherwise it is $XDG_RUNTIME_DIR/bindrune-apps.socket \
-      if that is there, else /run/bindrune/apps.socket.
+      bindruned shares adapters among Core Bluetooth programs. An app in the background may do what the modes of its \
+      manifest permit; soon it is suspended, and events wake it. BINDRUNE_SOCKET names the daemon's socket; otherwise \
+      it is $XDG_RUNTIME_DIR/bindrune-apps.socket if that is there, else /run/bindrune/apps.socket.
       """,
     subcommands: [List.self, Foreground.self, Background.self, Suspend.self, Terminate.self, Log.self])
 
@@ -19,8 +19,8 @@ struct Apps: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "List the apps: your own, for root all of them.",
       discussion: """
-        LIFE is foreground, background, awake (an event has woken or relaunched it for ten seconds), suspended, or terminated: without a \
-        process. MANAGERS are those of its process, and those that are preserved for the next.
+        LIFE is foreground, background, awake (an event has woken or relaunched it for ten seconds), suspended, or \
+        terminated: without a process. MANAGERS are those of its process, and those that are preserved for the next.
         """)
     @Flag(help: "Print one JSON object per app.")
     var json = false
@@ -63,8 +63,8 @@ struct Apps: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "End an app's process (SIGKILL), as the system does for memory.",
       discussion: """
-        What its managers with a restoration identifier have begun goes on; an event that completes it relaunches the app, if its \
-        manifest says how.
+        What its managers with a restoration identifier have begun goes on; an event that completes it relaunches the \
+        app, if its manifest says how.
         """)
     @OptionGroup var app: NamedApp
     func run() async throws { try await app.move(to: "terminated", "is terminated") }

@@ -12,9 +12,9 @@ struct Bonds: ParsableCommand {
     abstract: "Show or remove the devices that have paired with this machine.",
     discussion: """
       The keys of paired devices are in one file: BINDRUNE_BONDS names it; otherwise it is \
-      ~/.local/state/bindrune/bonds, for root /var/lib/bindrune/bonds. No key is printed, except by \
-      export --with-keys. End programs that use the adapter before you remove a bond: they have it in memory, and may \
-      store it again. A copy that export makes has the keys: its readers can pass for these devices, or for this machine.
+      ~/.local/state/bindrune/bonds, for root /var/lib/bindrune/bonds. No key is printed, except by export \
+      --with-keys. End programs that use the adapter before you remove a bond: they have it in memory, and may store \
+      it again. A copy that export makes has the keys: its readers can pass for these devices, or for this machine.
       """,
     subcommands: [List.self, Show.self, Remove.self, Export.self, Import.self])
 
@@ -111,8 +111,8 @@ extension Bonds {
     static let configuration = CommandConfiguration(
       abstract: "Store the bonds of a file that export has made.",
       discussion: """
-        Each bond takes the place of one with the same device and adapter. Nothing is stored if anything in the file is \
-        damaged.
+        Each bond takes the place of one with the same device and adapter. Nothing is stored if anything in the file \
+        is damaged.
         """)
     @Argument(help: ArgumentHelp("A file of bonds.", valueName: "file"), completion: .file())
     var source: String

@@ -77,7 +77,10 @@ struct Explain: AsyncParsableCommand {
       if let source, source.records.count > 1 {
         let records = source.records.map(String.init).joined(separator: ", ")
         Console.line(
-          "Frame \(source.records.last ?? 0) of \(source.path.printable(limit: 200)) ends this L2CAP frame, whose fragments are in the frames \(records)."
+          """
+          Frame \(source.records.last ?? 0) of \(source.path.printable(limit: 200)) ends this L2CAP frame, whose \
+          fragments are in the frames \(records).
+          """
         )
       }
       draw(explanation)
@@ -153,7 +156,10 @@ struct Explain: AsyncParsableCommand {
       }
       guard let digit = Character(scalar).hexDigitValue, scalar.isASCII else {
         throw Failure(
-          "Character \(column), \"\(String(scalar).printable(limit: 8))\", is not a hexadecimal digit: write octets as 0A 03 00, or FILE:FRAME for a packet of a trace that exists."
+          """
+          Character \(column), "\(String(scalar).printable(limit: 8))", is not a hexadecimal digit: write octets as 0A \
+          03 00, or FILE:FRAME for a packet of a trace that exists.
+          """
         )
       }
       if let first = high {

@@ -10,9 +10,9 @@ struct Learn: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Read the course: Bluetooth LE in ten chapters, with commands to try.",
     discussion: """
-      Without a number it lists the chapters. On a terminal a chapter is shown in your pager, and a prompt after it runs \
-      the chapter's commands on the virtual radio, in a temporary folder that has the course's files. In a pipe it is \
-      plain text without a prompt; --try runs all of its commands then, one after another.
+      Without a number it lists the chapters. On a terminal a chapter is shown in your pager, and a prompt after it \
+      runs the chapter's commands on the virtual radio, in a temporary folder that has the course's files. In a pipe \
+      it is plain text without a prompt; --try runs all of its commands then, one after another.
 
       Examples:
         bindrune learn

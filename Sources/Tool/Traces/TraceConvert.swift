@@ -12,9 +12,9 @@ struct TraceConvert: AsyncParsableCommand {
     commandName: "convert",
     abstract: "Write a trace, or a part of it, in another format.",
     discussion: """
-      btsnoop (datalink 1002) is what Android and bindrune record; monitor (datalink 2001) is btmon's format, for several \
-      adapters and the kernel's notes; pcapng (link type 201) is Wireshark's. All three open in Wireshark, the first \
-      two in btmon.
+      btsnoop (datalink 1002) is what Android and bindrune record; monitor (datalink 2001) is btmon's format, for \
+      several adapters and the kernel's notes; pcapng (link type 201) is Wireshark's. All three open in Wireshark, the \
+      first two in btmon.
 
       Examples:
         bindrune trace convert capture.pklg --format pcapng -o capture.pcapng

@@ -9,9 +9,9 @@ struct TraceDiff: AsyncParsableCommand {
     abstract: "Show where two runs of the same thing part.",
     discussion: """
       Compares the commands, events and PDUs of two traces, stream by stream, and shows the first that differ side by \
-      side. --free says what may differ: addresses, handles, random (keys and what chance makes), times (also the order \
-      between streams, advertising reports and completed packets) and values (attribute values and advertised data). An \
-      address or handle that is free must still stand for the same one throughout.
+      side. --free says what may differ: addresses, handles, random (keys and what chance makes), times (also the \
+      order between streams, advertising reports and completed packets) and values (attribute values and advertised \
+      data). An address or handle that is free must still stand for the same one throughout.
 
       Status 0: equal; 1: different; 2: a file could not be read to its end.
 

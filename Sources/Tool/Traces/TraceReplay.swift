@@ -14,9 +14,9 @@ struct TraceReplay: AsyncParsableCommand {
     abstract: "Put our host in the place of the one that recorded a trace, and compare what they send.",
     discussion: """
       The controller's half of the trace is fed to a host of bindrune under virtual time. Its database and its \
-      application's operations come from the trace. What it sends is compared with the recorded packets: ATT as client and \
-      server, pairing, LE signaling, encryption and disconnection. Where correct hosts may differ, the output names the \
-      freedom, how often it was used, and where.
+      application's operations come from the trace. What it sends is compared with the recorded packets: ATT as client \
+      and server, pairing, LE signaling, encryption and disconnection. Where correct hosts may differ, the output \
+      names the freedom, how often it was used, and where.
 
       Status 0: no other difference; 1: a divergence; 2: no replay was possible, or an output could not be written.
 
@@ -29,7 +29,10 @@ struct TraceReplay: AsyncParsableCommand {
   var file: String
   @Option(
     help: ArgumentHelp(
-      "The seed of the recorded host's random numbers, so that keys and random values are compared too; by default the number in FILE.seed, if there is one.",
+      """
+      The seed of the recorded host's random numbers, so that keys and random values are compared too; by default the \
+      number in FILE.seed, if there is one.
+      """,
       valueName: "number"))
   var seed: UInt64?
   @Option(

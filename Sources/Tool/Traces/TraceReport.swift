@@ -36,7 +36,10 @@ struct TraceReport: AsyncParsableCommand {
   var to: Int?
   @Option(
     help: ArgumentHelp(
-      "An Identity Resolving Key, 32 hexadecimal digits, most significant first, or NAME=KEY: addresses that it resolves are named.",
+      """
+      An Identity Resolving Key, 32 hexadecimal digits, most significant first, or NAME=KEY: addresses that it \
+      resolves are named.
+      """,
       valueName: "key"))
   var irk: [IdentityKey] = []
   @Flag(help: "Leave out the comparison with our host.")
@@ -67,7 +70,10 @@ struct TraceReport: AsyncParsableCommand {
     let records = sink.collector.records
     if sink.collector.isCut {
       Console.warn(
-        "\(output.printable()) ends after \(grouped(records)) records, the most that a page holds: --from and --to choose others."
+        """
+        \(output.printable()) ends after \(grouped(records)) records, the most that a page holds: --from and --to \
+        choose others.
+        """
       )
     }
     let path = FilePath(text: file)

@@ -16,8 +16,8 @@ struct TraceShow: AsyncParsableCommand {
       describes the whole PDU. Names of attributes come from the discovery in the trace itself. monitor: shows what \
       the kernel sees of every adapter, live, beside bluetoothd and other programs; it needs CAP_NET_RAW.
 
-      With --json or --fields it reads several traces side by side, and folders, which stand for the traces in them and \
-      below them. A bad file stops no other, and the status is then 2.
+      With --json or --fields it reads several traces side by side, and folders, which stand for the traces in them \
+      and below them. A bad file stops no other, and the status is then 2.
 
       Examples:
         bindrune trace show capture.btsnoop --layer att --handle 0x0003
@@ -28,7 +28,10 @@ struct TraceShow: AsyncParsableCommand {
 
   @Argument(
     help: ArgumentHelp(
-      "The trace; - is standard input, monitor: the kernel's packets, live. With --json or --fields also several, and folders.",
+      """
+      The trace; - is standard input, monitor: the kernel's packets, live. With --json or --fields also several, and \
+      folders.
+      """,
       valueName: "file"), completion: .file())
   var files: [String]
   @Flag(name: .shortAndLong, help: "Show every layer with all its fields, and the octets.")
@@ -59,7 +62,10 @@ struct TraceShow: AsyncParsableCommand {
   var to: Int?
   @Option(
     help: ArgumentHelp(
-      "An Identity Resolving Key, 32 hexadecimal digits, most significant first, or NAME=KEY: addresses that it resolves are named.",
+      """
+      An Identity Resolving Key, 32 hexadecimal digits, most significant first, or NAME=KEY: addresses that it \
+      resolves are named.
+      """,
       valueName: "key"))
   var irk: [IdentityKey] = []
   @OptionGroup var options: TraceOptions
@@ -114,7 +120,10 @@ struct TraceShow: AsyncParsableCommand {
   private static func warn(ofEncrypted count: Int, _ file: String) {
     if count == 0 { return }
     Console.warn(
-      "\(file): \(counted(count, "link-layer packet")) \(count == 1 ? "is" : "are") encrypted: L2CAP is shown up to the start of encryption."
+      """
+      \(file): \(counted(count, "link-layer packet")) \(count == 1 ? "is" : "are") encrypted: L2CAP is shown up to the \
+      start of encryption.
+      """
     )
   }
 

@@ -73,7 +73,10 @@ extension CheckRule {
     case .resolvingListBusy:
       (
         "hci.resolving-list-busy", "Vol 4, Part E, §7.8.38",
-        "The host does not change the resolving list while address resolution and advertising, scanning or initiating are enabled."
+        """
+        The host does not change the resolving list while address resolution and advertising, scanning or initiating \
+        are enabled.
+        """
       )
     case .createConnectionBusy:
       (
