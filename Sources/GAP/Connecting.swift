@@ -56,8 +56,7 @@ extension HostCore {
       return drain(now)
     }
     for index in 0..<upper.links.count {
-      if upper.links[index].cancel(id) { return emit(.completed(id, .failed(.cancelled))) }
-      upper.links[index].client.cancel(id)
+      if withLink(at: index, { $0.cancel(id) }) { return emit(.completed(id, .failed(.cancelled))) }
       collect(at: index)
     }
   }

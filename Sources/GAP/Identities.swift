@@ -37,8 +37,7 @@ extension HostCore {
     try checkIdentity(identity)
     try privacy.add(identity, irk, isApplications: isApplications)
     privacy.cause = hci.cause
-    let earlier = upper.links[index].facts
-    upper.links[index].address = identity
+    let earlier = withLink(at: index) { $0.identify(as: identity) }
     peers.identify(earlier.peer, as: identity)
     if earlier.address != identity { forgetUnneeded(earlier.peer, at: earlier.address) }
     emit(.peerIdentified(link, identity))

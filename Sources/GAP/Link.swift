@@ -72,11 +72,12 @@ struct Link: ~Copyable {
     ownOnAir = own
     protection.manager.addresses.responder = PairingAddress(own)
   }
-  /// False if the host disconnects the link already.
-  mutating func beginDisconnecting() -> Bool {
-    guard phase == .up else { return false }
+  /// `id` awaits the end. Returns the handle for the command; nil: it has been sent.
+  mutating func beginDisconnecting(for id: RequestID?) -> ConnectionHandle? {
+    if let id { disconnectRequests.append(id) }
+    guard phase == .up else { return nil }
     phase = .disconnecting
-    return true
+    return handle
   }
   /// The controller has refused to disconnect the link. Returns the requests that have awaited it.
   mutating func resume() -> [RequestID] {
@@ -84,19 +85,27 @@ struct Link: ~Copyable {
     phase = .up
     return disconnectRequests
   }
+  /// The peer has this identity address. Returns what was known of it before.
+  mutating func identify(as identity: PeerAddress) -> LinkFacts {
+    defer { address = identity }
+    return facts
+  }
   /// All that await a report of the controllers; for the end of the link.
   mutating func takeRequests() -> [RequestID] {
     defer { requests = LinkRequests() }
     let update = procedures.endParameterUpdate()?.id
     return (update.map { [$0] } ?? []) + requests.all + procedures.takeRequests()
   }
-  /// True if `id` awaited a disconnection or a report of the controllers. What they do continues without it.
+  /// True if `id` awaited a disconnection or a report of the controllers. What they do continues without it. A request
+  /// of the client ends with an effect of the client.
   mutating func cancel(_ id: RequestID) -> Bool {
     if let place = disconnectRequests.firstIndex(of: id) {
       disconnectRequests.remove(at: place)
       return true
     }
-    return procedures.cancel(id) || requests.remove(id)
+    if procedures.cancel(id) || requests.remove(id) { return true }
+    client.cancel(id)
+    return false
   }
 
   // MARK: Client
@@ -177,8 +186,8 @@ struct Link: ~Copyable {
     bearers.with(for: .indication) { $0.indicate(handle, value) }
   }
   /// Another service may take these handles: drops their values. Adds the link to `unindicated` for each indication of
-  /// the application that was dropped; true if another one had been refused before.
-  mutating func removeValues(in range: HandleRange, unindicated: inout [LinkID]) -> Bool {
+  /// the application that was dropped, and returns it if another one had been refused before.
+  mutating func removeValues(in range: HandleRange, unindicated: inout [LinkID]) -> LinkID? {
     var isReady = false
     bearers.forEach {
       guard $0.removeValues(in: range) else { return }
@@ -186,7 +195,7 @@ struct Link: ~Copyable {
       if $0.isIndicationRefused { isReady = true }
       $0.isIndicationRefused = false
     }
-    return isReady
+    return isReady ? id : nil
   }
   /// Sends Service Changed as soon as a bearer has no other indication outstanding. Vol 3, Part G, §2.5.2.1.
   mutating func indicateServiceChanged(from server: inout Server) {
@@ -277,6 +286,11 @@ struct Link: ~Copyable {
   func permits(_ request: ConnectionParameterUpdateRequest) -> Bool {
     procedures.parameterUpdate?.permits(request) ?? true
   }
+  /// The same for a request over L2CAP. The peer may replace its own: no request of ours would take the wrong end for
+  /// its own.
+  var permitsRequestOverL2CAP: Bool {
+    procedures.parameterUpdate.map { $0.way == .peers } ?? true
+  }
   /// We accept the peer's request. It is a procedure if an event will end it: a peripheral gets none if nothing changes
   /// (Vol 4, Part E, §7.7.65.3).
   mutating func accept(_ request: ConnectionParameterUpdateRequest, now: Instant) {
@@ -284,7 +298,33 @@ struct Link: ~Copyable {
     procedures.begin(.parameterUpdate(ParameterUpdate(id: nil, wanted: request, way: .peers)), now: now)
   }
 
-  /// These modulations are in use. Returns the link's number if they are new.
+  /// Our controller has refused the update, and will refuse others: a peripheral asks the central's host from now on.
+  /// Nil: there was none.
+  mutating func updateRefused() -> (continues: Bool, id: RequestID?, wanted: ConnectionParameterUpdateRequest)? {
+    guard let update = procedures.parameterUpdate, update.way == .linkLayer else { return nil }
+    if role == .peripheral { asksOverL2CAP = true }
+    return (role == .peripheral, update.id, update.wanted)
+  }
+  /// The central has agreed to our update. True: its parameters came into force before the answer, or were in force
+  /// already, and no event follows.
+  mutating func updateGranted(now: Instant) -> Bool {
+    guard var update = procedures.parameterUpdate else { return false }
+    update.way = .granted
+    procedures.begin(.parameterUpdate(update), now: now)
+    return meets(update.wanted)
+  }
+
+  // MARK: In force
+
+  mutating func use(_ parameters: ConnectionParameters) -> LinkID {
+    self.parameters = parameters
+    return id
+  }
+  mutating func use(_ length: LinkDataLength) -> LinkID {
+    dataLength = length
+    return id
+  }
+  /// Returns the link's number if the modulations are new.
   mutating func use(_ phys: LinkPHYs) -> LinkID? {
     if phys == self.phys { return nil }
     self.phys = phys

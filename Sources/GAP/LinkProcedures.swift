@@ -105,9 +105,17 @@ struct LinkProcedures {
 }
 
 extension HostCore {
+  /// The controller, or the peer's host, is to do this. Returns the handle for the command.
+  @discardableResult
+  mutating func begin(_ procedure: LinkProcedure, at index: Int, _ now: Instant) -> ConnectionHandle {
+    withLink(at: index) {
+      $0.procedures.begin(procedure, now: now)
+      return $0.handle
+    }
+  }
   /// Ends the procedures of a link whose time is up.
   mutating func expireProcedures(at index: Int, _ now: Instant) {
-    while let procedure = upper.links[index].procedures.takeOverdue(now: now) {
+    while let procedure = withLink(at: index, { $0.procedures.takeOverdue(now: now) }) {
       switch procedure {
       case .parameterUpdate(let update): if update.way != .peers { ended(update, .lmpOrLLResponseTimeout, at: index) }
       case .phyUpdate(let id):

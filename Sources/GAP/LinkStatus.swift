@@ -40,17 +40,15 @@ extension HostCore {
   /// know it. Simultaneous requests share one answer. Vol 4, Part E, §7.5.4.
   public mutating func readRSSI(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    guard upper.links[index].requests.awaitRSSI(id) else { return }
-    let command = ReadRSSI.with { $0.handle = upper.links[index].handle }
-    hci.send(command, tag: Sender.rssi.tag(command.handle), now: now)
+    guard let handle = withLink(at: index, { $0.requests.awaitRSSI(id) ? $0.handle : nil }) else { return }
+    hci.send(ReadRSSI.with { $0.handle = handle }, tag: Sender.rssi.tag(handle), now: now)
     drain(now)
   }
   /// The modulations in use. Ends with `.completed(id, .phys)`. Vol 4, Part E, §7.8.47.
   public mutating func readPHYs(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    guard upper.links[index].requests.awaitPHYs(id) else { return }
-    let command = LEReadPHY.with { $0.connectionHandle = upper.links[index].handle }
-    hci.send(command, tag: Sender.phys.tag(command.connectionHandle), now: now)
+    guard let handle = withLink(at: index, { $0.requests.awaitPHYs(id) ? $0.handle : nil }) else { return }
+    hci.send(LEReadPHY.with { $0.connectionHandle = handle }, tag: Sender.phys.tag(handle), now: now)
     drain(now)
   }
   /// Asks for other modulations. Ends with `.completed(id, .phys)`: those then in use, which may be unchanged, after a
@@ -60,10 +58,7 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }
     if upper.links[index].procedures[.phyUpdate] != nil { return emit(.completed(id, .failed(.busy))) }
-    let handle = withLink(at: index) {
-      $0.procedures.begin(.phyUpdate(id), now: now)
-      return $0.handle
-    }
+    let handle = begin(.phyUpdate(id), at: index, now)
     let command = LESetPHY.with {
       $0.connectionHandle = handle
       $0.allPHYs = wanted.indifference
@@ -101,7 +96,7 @@ extension HostCore {
 
   mutating func rssiRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
     guard let index = upper.index(of: handle) else { return }
-    let waiting = upper.links[index].requests.takeRSSI()
+    let waiting = withLink(at: index) { $0.requests.takeRSSI() }
     let result: HostResult
     do throws(WireError) {
       let answer = try ReadRSSI.decodeReturn(outcome.returnParameters, in: packet)
@@ -113,7 +108,7 @@ extension HostCore {
   }
   mutating func physRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
     guard let index = upper.index(of: handle) else { return }
-    let waiting = upper.links[index].requests.takePHYs()
+    let waiting = withLink(at: index) { $0.requests.takePHYs() }
     let result: HostResult
     // A controller without the command supports only LE 1M.
     if outcome.status == .unknownHCICommand {
@@ -139,7 +134,7 @@ extension HostCore {
       return phyUpdateEnded(event.connectionHandle, .failed(.refused(.setPHYs, event.status)))
     }
     let phys = LinkPHYs(transmit: event.txPHY, receive: event.rxPHY)
-    if let link = upper.links[index].use(phys) { emit(.physChanged(link, phys)) }
+    if let link = withLink(at: index, { $0.use(phys) }) { emit(.physChanged(link, phys)) }
     phyUpdateEnded(event.connectionHandle, .phys(phys))
   }
   mutating func defaultPHYsSet(_ outcome: CommandOutcome) {
@@ -154,7 +149,6 @@ extension HostCore {
     var length = LinkDataLength()
     (length.transmitOctets, length.transmitTime) = (event.maxTXOctets, event.maxTXTime)
     (length.receiveOctets, length.receiveTime) = (event.maxRXOctets, event.maxRXTime)
-    upper.links[index].dataLength = length
-    emit(.dataLengthChanged(upper.links[index].id, length))
+    emit(.dataLengthChanged(withLink(at: index) { $0.use(length) }, length))
   }
 }

@@ -19,8 +19,7 @@ extension HostCore {
       if let id { emit(.completed(id, .failed(.noSuchLink))) }
       return
     }
-    if let id { upper.links[index].disconnectRequests.append(id) }
-    disconnect(at: index, reason, now)
+    disconnect(at: index, reason, id: id, now)
     drain(now)
   }
 
@@ -79,7 +78,7 @@ extension HostCore {
         $0.txOctets = controller.maximumTxOctets
         $0.txTime = controller.maximumTxTime
       }
-      withLink(at: upper.links.count - 1) { $0.procedures.begin(.dataLengthUpdate, now: now) }
+      begin(.dataLengthUpdate, at: upper.links.count - 1, now)
       hci.send(command, tag: Sender.dataLength.tag(handle), mayBeRefused: false, now: now)
     }
     emit(.linkUp(id, peer, role, parameters))
@@ -92,7 +91,7 @@ extension HostCore {
   /// disables the set, and the answer to that command follows this event.
   mutating func linkUp(_ handle: ConnectionHandle, from advertisingHandle: UInt8) {
     guard let index = upper.index(of: handle), let own = advertiser.address(of: advertisingHandle) else { return }
-    upper.links[index].cameUp(from: own)
+    withLink(at: index) { $0.cameUp(from: own) }
   }
 
   // MARK: Down
@@ -103,9 +102,9 @@ extension HostCore {
     hci.credits.close(handle)
     l2cap.close(handle)
     if let index = upper.index(of: handle) {
-      upper.links[index].close()
+      withLink(at: index) { $0.close() }
       unprotect(at: index, reason, now)
-      for id in upper.links[index].takeRequests() { emit(.completed(id, .failed(.noSuchLink))) }
+      for id in withLink(at: index, { $0.takeRequests() }) { emit(.completed(id, .failed(.noSuchLink))) }
       collect(at: index)
       upper.closeServer(at: index)
       collectServer()
@@ -121,9 +120,8 @@ extension HostCore {
     connections.disconnected(hci: &hci, now: now)
   }
   /// Sends the command once for each link, because the controller would refuse a second one.
-  mutating func disconnect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
-    guard upper.links[index].beginDisconnecting() else { return }
-    let handle = upper.links[index].handle
+  mutating func disconnect(at index: Int, _ reason: HCIStatus, id: RequestID? = nil, _ now: Instant) {
+    guard let handle = withLink(at: index, { $0.beginDisconnecting(for: id) }) else { return }
     // Nothing follows the command: the peer may not get it, and nobody waits for what comes of it.
     hci.credits.stop(handle)
     sendDisconnect(handle, reason, now)

@@ -78,8 +78,7 @@ extension HostCore {
   mutating func updateOverLinkLayer(
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
   ) {
-    let handle = upper.links[index].handle
-    begin(ParameterUpdate(id: id, wanted: wanted, way: .linkLayer), at: index, now)
+    let handle = begin(.parameterUpdate(ParameterUpdate(id: id, wanted: wanted, way: .linkLayer)), at: index, now)
     let command = LEConnectionUpdate.with {
       $0.connectionHandle = handle
       $0.connectionIntervalMin = wanted.intervalMin
@@ -93,12 +92,8 @@ extension HostCore {
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
   ) {
     let isSent = l2cap.requestParameterUpdate(upper.links[index].handle, wanted, now: now)
-    begin(ParameterUpdate(id: id, wanted: wanted, way: .l2cap), at: index, now)
+    begin(.parameterUpdate(ParameterUpdate(id: id, wanted: wanted, way: .l2cap)), at: index, now)
     if !isSent { updateEnded(at: index, .commandDisallowed) }
-  }
-
-  private mutating func begin(_ update: ParameterUpdate, at index: Int, _ now: Instant) {
-    withLink(at: index) { $0.procedures.begin(.parameterUpdate(update), now: now) }
   }
 
   // MARK: Ends
@@ -128,11 +123,8 @@ extension HostCore {
   /// The controller refused LE Connection Update. A peripheral's controller may lack it, or not permit it to
   /// peripherals.
   mutating func updateRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
-    guard let index = upper.index(of: handle), let update = upper.links[index].procedures.parameterUpdate,
-      update.way == .linkLayer
-    else { return }
-    if upper.links[index].role == .central { return updateEnded(at: index, status) }
-    upper.links[index].asksOverL2CAP = true
+    guard let index = upper.index(of: handle), let update = withLink(at: index, { $0.updateRefused() }) else { return }
+    if !update.continues { return updateEnded(at: index, status) }
     updateOverL2CAP(at: index, update.id, update.wanted, now)
   }
   /// LE Connection Update Complete: Vol 4, Part E, §7.7.65.3.
@@ -147,8 +139,7 @@ extension HostCore {
       if status == .unsupportedRemoteFeature { return updateRefused(handle, status, now) }
       return way == .linkLayer ? updateEnded(at: index, status) : ()
     }
-    upper.links[index].parameters = parameters
-    emit(.parametersChanged(upper.links[index].id, parameters))
+    emit(.parametersChanged(withLink(at: index) { $0.use(parameters) }, parameters))
     // A change before the central has agreed is the central's own.
     if way == .linkLayer || way == .granted { updateEnded(at: index, .success) }
   }
@@ -186,9 +177,7 @@ extension HostCore {
     _ request: ConnectionParameterUpdateRequest, _ handle: ConnectionHandle, identifier: UInt8, _ now: Instant
   ) {
     guard let index = upper.index(of: handle) else { return }
-    // The peer may replace its own request: no request of ours would take the wrong end for its own.
-    let update = upper.links[index].procedures.parameterUpdate, isFree = update == nil || update?.way == .peers
-    let isAccepted = configuration.parameterPolicy.accepts(request) && isFree
+    let isAccepted = configuration.parameterPolicy.accepts(request) && upper.links[index].permitsRequestOverL2CAP
     l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: isAccepted)
     note(at: index)
     if isAccepted { updateOverLinkLayer(at: index, nil, request, now) }
@@ -196,15 +185,11 @@ extension HostCore {
   }
   /// The answer of the central's host to our request.
   mutating func updateAnswered(_ handle: ConnectionHandle, _ outcome: ParameterUpdateOutcome, _ now: Instant) {
-    guard let index = upper.index(of: handle), var update = upper.links[index].procedures.parameterUpdate,
-      update.way == .l2cap
-    else { return }
+    guard let index = upper.index(of: handle), upper.links[index].procedures.parameterUpdate?.way == .l2cap else {
+      return
+    }
     switch outcome {
-    case .accepted:
-      update.way = .granted
-      begin(update, at: index, now)
-      // The parameters came into force before the answer, or were in force already: then no event follows.
-      if upper.links[index].meets(update.wanted) { updateEnded(at: index, .success) }
+    case .accepted: if withLink(at: index, { $0.updateGranted(now: now) }) { updateEnded(at: index, .success) }
     case .rejected: updateEnded(at: index, .unacceptableConnectionParameters)
     case .notUnderstood: updateEnded(at: index, .unsupportedRemoteFeature)
     case .timedOut: updateEnded(at: index, .lmpOrLLResponseTimeout)

@@ -174,9 +174,9 @@ extension HostCore {
     let range = try upper.server.remove(service: handle, andIncludes: andIncludes)
     var unindicated: [LinkID] = []
     for index in 0..<upper.links.count {
-      let isReady = upper.links[index].removeValues(in: range, unindicated: &unindicated)
+      let ready = withLink(at: index) { $0.removeValues(in: range, unindicated: &unindicated) }
       collect(at: index)
-      if isReady { emit(.readyToSend(upper.links[index].id)) }
+      if let ready { emit(.readyToSend(ready)) }
     }
     databaseChanged()
     return (range, unindicated)

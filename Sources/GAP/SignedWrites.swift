@@ -31,7 +31,7 @@ extension HostCore {
     signed value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID
   ) -> SignedWriteAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    let facts = upper.links[index].facts, peer = facts.peer, form = upper.links[index].signedWriteForm
+    let (peer, form) = self.link(at: index) { ($0.peer, $0.signedWriteForm) }
     guard value.count <= form.limit else { return .tooLong(limit: form.limit) }
     if !form.isSigned { return SignedWriteAnswer(write(command: value, to: handle, on: link)) }
     guard let key = bonds[peer]?.ours.csrk else { return .noSigningKey }
@@ -39,8 +39,7 @@ extension HostCore {
       return bonds.reserveSignCounters(for: peer) ? .storeBond : .noSigningKey
     }
     let octets = SignedWriteCommand.signed(value.indices.map { value[$0] }, for: handle, key, counter: counter)
-    hci.credits.setWants(facts.handle, true)
-    let answer = upper.links[index].offer(signed: handle, octets.span)
+    let answer = withLink(at: index) { $0.offer(signed: handle, octets.span) }
     if answer.isAccepted { bonds.signed(for: peer) }
     return SignedWriteAnswer(answer)
   }
