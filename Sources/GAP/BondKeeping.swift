@@ -43,7 +43,7 @@ extension HostCore {
     if !privacy.identities.isApplications(bond.address), !bonds.has(bond.address) { privacy.remove(bond.address) }
     forgetUnneeded(peer, at: bond.address)
     for index in upper.indices(where: { $0.peer == peer }) {
-      upper.links[index].protection.security.isBonded = false
+      withLink(at: index) { $0.protection.security.isBonded = false }
       securityChanged(at: index)
       verifySignatures(at: index)
     }
@@ -59,7 +59,8 @@ extension HostCore {
 
   /// Keeps what the pairing has made. False: nothing, because it would take a place that nobody lets it take.
   mutating func paired(_ result: PairingResult, at index: Int, _ now: Instant) -> Bool {
-    let facts = upper.links[index].facts, link = facts.id, peer = facts.peer
+    let (facts, isBonded) = self.link(at: index) { ($0.facts, $0.protection.security.isBonded) }
+    let link = facts.id, peer = facts.peer
     let identity = result.peers.identityAddress.map { PeerAddress($0) }
     let address = identity ?? facts.address
     let claims = identity.map { self.claims(of: $0, result.peers.irk, at: index) } ?? []
@@ -107,9 +108,10 @@ extension HostCore {
     upper.bond(at: index, as: BondID(rawValue: peer.rawValue))
     verifySignatures(at: index)
     emit(.bondChanged(peer))
-    if upper.links[index].protection.security.isBonded { return true }
-    upper.links[index].protection.security.isBonded = true
-    securityChanged(at: index)
+    if !isBonded {
+      withLink(at: index) { $0.protection.security.isBonded = true }
+      securityChanged(at: index)
+    }
     return true
   }
 
@@ -121,14 +123,15 @@ extension HostCore {
     let peer = bond.peer
     bonds.use(peer)
     emit(.bondChanged(peer))
-    if upper.links[index].protection.isClientRestored { return }
-    let bearer = upper.links[index].restoreClient(), id = BondID(rawValue: peer.rawValue)
+    let (link, client) = withLink(at: index) { ($0.id, $0.restoreClientOnce()) }
+    guard let bearer = client else { return }
+    let id = BondID(rawValue: peer.rawValue)
     do throws(WireError) {
       guard !bond.client.isEmpty else { return upper.server.bond(bearer, as: id) }
       try upper.server.restore(bond.client.span, of: id, on: bearer)
     } catch {
       // The client begins anew.
-      emit(.violation(upper.links[index].id, .clientRecord(error)))
+      emit(.violation(link, .clientRecord(error)))
       upper.server.bond(bearer, as: id)
     }
   }

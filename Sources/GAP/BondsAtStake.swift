@@ -85,10 +85,10 @@ extension HostCore {
   /// The peer distributes its identity. Nothing is stored, and no application learns of it, before the user has
   /// consented to what it would replace.
   mutating func considerIdentity(at index: Int, _ now: Instant) {
-    guard let (identity, method) = upper.links[index].protection.manager.openIdentity else { return }
+    let (link, distributed) = link(at: index) { ($0.id, $0.protection.manager.openIdentity) }
+    guard let (identity, method) = distributed else { return }
     let claims = claims(of: PeerAddress(identity.address), identity.irk.isZero ? nil : identity.irk, at: index)
-    let link = upper.links[index].id
-    switch upper.links[index].protection.judge(claims, now: now, using: &upper.chance) {
+    switch withLink(at: index, { $0.protection.judge(claims, now: now, using: &$1) }) {
     case .accepted: break
     case .ask(let claim): emit(.pairingAsked(link, .consent(method, replaces: claim)))
     case .refused: emit(.violation(link, .weakerThanBond))
@@ -99,15 +99,17 @@ extension HostCore {
 
   /// The link ends as soon as the peer has our Pairing Failed, or after a second.
   mutating func leave(at index: Int, _ now: Instant) {
-    upper.links[index].protection.leaving = LinkProtection.Leaving(deadline: now.adding(seconds: 1))
+    withLink(at: index) { $0.protection.leaving = LinkProtection.Leaving(deadline: now.adding(seconds: 1)) }
     upper.awaitsDelivery = true
     continueLeaving(at: index, now)
   }
   mutating func continueLeaving(at index: Int, _ now: Instant) {
     let handle = upper.links[index].handle
     let completed = hci.credits.completed(handle), outstanding = hci.credits.outstanding(handle)
-    guard upper.links[index].protection.leaves(completed: completed, outstanding: outstanding, now: now) else { return }
-    disconnect(at: index, .authenticationFailure, now)
+    let leaves = withLink(at: index) {
+      $0.protection.leaves(completed: completed, outstanding: outstanding, now: now)
+    }
+    if leaves { disconnect(at: index, .authenticationFailure, now) }
   }
 
   // MARK: Room
@@ -120,7 +122,8 @@ extension HostCore {
   /// Bonds have come or gone: whether the next pairing of a link may make one without authentication.
   mutating func noteRoom() {
     for index in 0..<upper.links.count {
-      upper.links[index].protection.manager.settings.bondsUnauthenticated = bondsUnauthenticated(at: index)
+      let bondsUnauthenticated = bondsUnauthenticated(at: index)
+      withLink(at: index) { $0.protection.manager.settings.bondsUnauthenticated = bondsUnauthenticated }
     }
   }
   func bondsUnauthenticated(at index: Int) -> Bool {
@@ -137,6 +140,7 @@ extension HostCore {
     for index in 0..<upper.links.count { limit(at: index, now) }
   }
   mutating func limit(at index: Int, _ now: Instant) {
-    upper.links[index].protection.manager.busyUntil = bonds.allAttempts.nextAttempt(now: now)
+    let busyUntil = bonds.allAttempts.nextAttempt(now: now)
+    withLink(at: index) { $0.protection.manager.busyUntil = busyUntil }
   }
 }

@@ -42,20 +42,19 @@ extension HostCore {
   /// The link ends: so does what was in progress on it. When a controller has waited for an answer of the other for 40
   /// s, the link ends with 0x22: Vol 6, Part B, §5.2.
   mutating func unprotect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
-    let link = upper.links[index].facts, source = upper.links[index].procedures.endEncryption()
-    let hadDelivery = upper.links[index].protection.close(now: now)
-    if source == .bond, reason == .lmpOrLLResponseTimeout { emit(.encryptionFailed(link.id, reason)) }
-    if hadDelivery {
+    let link = upper.links[index].facts, end = withLink(at: index) { $0.closeProtection(now: now) }
+    if end.source == .bond, reason == .lmpOrLLResponseTimeout { emit(.encryptionFailed(link.id, reason)) }
+    if end.hadDelivery {
       emit(.pairingEnded(link.id, .linkClosed))
       ended(at: index, .pairingFailed(.linkClosed))
     }
-    bonds.keep(upper.links[index].protection.manager.attempts, of: link.peer)
+    bonds.keep(end.attempts, of: link.peer)
     secure(at: index, now)
     ended(at: index, .noSuchLink)
     resumePairings(at: index, .noSuchLink, now)
   }
   mutating func expireProtection(at index: Int, _ now: Instant) {
-    upper.links[index].protection.manager.expire(now: now)
+    withLink(at: index) { $0.protection.manager.expire(now: now) }
     continueLeaving(at: index, now)
     expireProcedures(at: index, now)
     secure(at: index, now)
@@ -66,7 +65,7 @@ extension HostCore {
     let status = HCIStatus.lmpOrLLResponseTimeout, failure = HostFailure.refused(.encrypt, status)
     if source == .bond { emit(.encryptionFailed(upper.links[index].id, status)) }
     ended(at: index, failure)
-    if mustBeEncrypted(at: index) { upper.links[index].protection.failure = status }
+    if mustBeEncrypted(at: index) { withLink(at: index) { $0.protection.failure = status } }
     disconnect(at: index, .authenticationFailure, now)
     resumePairings(at: index, failure, now)
   }
@@ -76,12 +75,12 @@ extension HostCore {
   /// The server has refused a request of our client. Vol 3, Part C, §10.3.2.
   mutating func help(_ refusal: ATTError, at index: Int, _ now: Instant) {
     // The end of what is in progress helps, or that of the link.
-    guard upper.links[index].maySecure else { return }
-    let key = upper.links[index].protection.security.key
+    let (maySecure, key) = link(at: index) { ($0.maySecure, $0.protection.security.key) }
+    guard maySecure else { return }
     if key == nil, let bond = bondOfPeer(at: index), begin(with: bond, at: index, now) { return }
     let canImprove = configuration.pairing.canImprove(key, isTooShort: refusal == .encryptionKeySizeTooShort)
     if configuration.pairsOnDemand, canImprove, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
-    upper.links[index].client.securityEnded(isSecured: false)
+    withLink(at: index) { $0.client.securityEnded(isSecured: false) }
     distrust(at: index, .authenticationFailure, now)
   }
   /// A link to a bonded peer is believed only when it is encrypted. Decision 0059. Without a key for it, it cannot be.
@@ -92,7 +91,7 @@ extension HostCore {
   /// Ends a link that must be encrypted and is not: anybody may have the peer's address.
   mutating func distrust(at index: Int, _ status: HCIStatus, _ now: Instant) {
     guard mustBeEncrypted(at: index), upper.links[index].isUp else { return }
-    upper.links[index].protection.failure = status
+    withLink(at: index) { $0.protection.failure = status }
     disconnect(at: index, .authenticationFailure, now)
   }
 
@@ -108,8 +107,7 @@ extension HostCore {
   mutating func start(
     _ key: LongTermKey, _ strength: KeyStrength, _ source: LinkProcedure.KeySource, at index: Int, _ now: Instant
   ) {
-    let handle = upper.links[index].handle
-    withLink(at: index) { $0.procedures.begin(.encryption(strength, source), now: now) }
+    let handle = begin(.encryption(strength, source), at: index, now)
     let command = LEEnableEncryption.with {
       $0.connectionHandle = handle
       $0.randomNumber = LongTermKeyRand(rawValue: key.rand)
@@ -124,13 +122,12 @@ extension HostCore {
     guard let index = upper.index(of: event.connectionHandle),
       let (key, strength, source) = upper.links[index].protection.key(ediv: ediv, rand: rand, of: bondOfPeer(at: index))
     else { return refuseKey(event.connectionHandle, now) }
-    withLink(at: index) { $0.procedures.begin(.encryption(strength, source), now: now) }
+    begin(.encryption(strength, source), at: index, now)
     let command = LELongTermKeyRequestReply.with {
       $0.connectionHandle = event.connectionHandle
       $0.longTermKey = SecretNumber(key.number)
     }
     hci.send(command, tag: Sender.encryption.tag(event.connectionHandle), mayBeRefused: false, now: now)
-    note(at: index)
   }
   /// Vol 4, Part E, §7.8.26.
   private mutating func refuseKey(_ handle: ConnectionHandle, _ now: Instant) {
@@ -144,7 +141,7 @@ extension HostCore {
   mutating func encryptionChanged(_ handle: ConnectionHandle, _ status: HCIStatus, isOn: Bool, _ now: Instant) {
     let isEncrypted = status == .success && isOn
     guard let index = upper.index(of: handle),
-      let change = upper.links[index].encryptionChanged(to: isEncrypted)
+      let change = withLink(at: index, { $0.encryptionChanged(to: isEncrypted) })
     else { return }
     if change.provesBond { proveBond(at: index) }
     if change.isNew { securityChanged(at: index) }
@@ -159,11 +156,15 @@ extension HostCore {
     at index: Int, _ status: HCIStatus, _ failure: HostFailure?, _ now: Instant
   ) {
     let isEncrypted = failure == nil
-    // A pairing goes on, and ends by itself.
-    if upper.links[index].encryptionEnded(isEncrypted: isEncrypted, now: now, using: &upper.chance) {
-      if !isEncrypted { emit(.encryptionFailed(upper.links[index].id, status)) }
+    let (link, end) = withLink(at: index) { link, chance in
+      (link.id, link.encryptionEnded(isEncrypted: isEncrypted, now: now, using: &chance))
+    }
+    switch end {
+    case .ofPairing: break
+    case .ofBond(let isIdle):
+      if !isEncrypted { emit(.encryptionFailed(link, status)) }
       // After a failure the Central may still pair, as we have asked it to.
-      if upper.links[index].protection.manager.isIdle { ended(at: index, failure) }
+      if isIdle { ended(at: index, failure) }
     }
     // Status 0 without encryption: nobody has failed to find the key, and a controller has switched the encryption off.
     if !isEncrypted { distrust(at: index, status == .success ? .authenticationFailure : status, now) }

@@ -134,6 +134,11 @@ public struct HostCore: ~Copyable {
     defer { note(at: index) }
     return body(&upper.links[index])
   }
+  /// The same, for what needs random numbers.
+  mutating func withLink<Result>(at index: Int, _ body: (inout Link, inout HostChance) -> Result) -> Result {
+    defer { note(at: index) }
+    return body(&upper.links[index], &upper.chance)
+  }
   /// Notes whether a link has something to send, and its deadline, for `nextPacket` and `deadline`. It follows every
   /// change of a link; `notify` and `write` note faster what they know.
   @inline(__always) mutating func note(at index: Int) {

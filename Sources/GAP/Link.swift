@@ -264,11 +264,27 @@ struct Link: ~Copyable {
     }
     return (protection.security != before, provesBond)
   }
-  /// The encryption in progress has ended. True: it was with the bond's key, and no pairing goes on.
-  mutating func encryptionEnded(isEncrypted: Bool, now: Instant, using chance: inout HostChance) -> Bool {
+  enum EncryptionEnd: BitwiseCopyable {
+    /// During a pairing, which goes on and ends by itself; or none was in progress.
+    case ofPairing
+    /// With the bond's key. `isIdle`: nor is a Security Request of ours in progress.
+    case ofBond(isIdle: Bool)
+  }
+  /// The encryption in progress has ended.
+  mutating func encryptionEnded(
+    isEncrypted: Bool, now: Instant, using chance: inout HostChance
+  ) -> EncryptionEnd {
     let wasPairing = protection.manager.isPairing, source = procedures.endEncryption()
     protection.manager.encryptionChanged(isEncrypted: isEncrypted, now: now, using: &chance)
-    return source == .bond && !wasPairing
+    return source == .bond && !wasPairing ? .ofBond(isIdle: protection.manager.isIdle) : .ofPairing
+  }
+  /// The link has ended, and with it the encryption and the pairing in progress: with whose key, whether a pairing had
+  /// only to be delivered, and what to remember of the peer's attempts to pair.
+  mutating func closeProtection(
+    now: Instant
+  ) -> (source: LinkProcedure.KeySource?, hadDelivery: Bool, attempts: PairingAttempts) {
+    let source = procedures.endEncryption(), hadDelivery = protection.close(now: now)
+    return (source, hadDelivery, protection.manager.attempts)
   }
   /// The link is not encrypted, and can be with the bond's key.
   func awaitsEncryption(with bond: Bond) -> Bool {
@@ -346,6 +362,8 @@ struct Link: ~Copyable {
     protection.isClientRestored = true
     return bearers.client
   }
+  /// Nil if GATT's server knows it.
+  mutating func restoreClientOnce() -> BearerID? { protection.isClientRestored ? nil : restoreClient() }
 }
 
 extension ClientConfiguration {

@@ -111,19 +111,28 @@ struct LinkProtection: ~Copyable {
 // MARK: - The user
 
 extension LinkProtection {
-  /// The user's answer. False, and without effect, if it is not to an open question. To consent to an identity is not
-  /// enough: see `consent`.
-  mutating func answer(_ answer: PairingAnswer, now: Instant, using chance: inout HostChance) -> Bool {
-    switch answer {
-    case .consent: manager.accept(now: now, using: &chance)
-    case .passkey(let digits): manager.enter(passkey: digits, now: now, using: &chance)
-    case .numbersMatch: manager.confirmNumbers(now: now)
-    case .keypress(let key): manager.notify(key, now: now)
-    case .refuse: refuse(now: now)
-    }
+  enum AnswerOutcome: BitwiseCopyable {
+    case taken
+    /// The identity may claim more: `HostCore.considerIdentity` goes on.
+    case identityAccepted
+    /// It is not to an open question, and has no effect.
+    case unwanted
+  }
+  /// The user's answer.
+  mutating func answer(_ answer: PairingAnswer, now: Instant, using chance: inout HostChance) -> AnswerOutcome {
+    if answer == .consent, consent() { return .identityAccepted }
+    let isTaken =
+      switch answer {
+      case .consent: manager.accept(now: now, using: &chance)
+      case .passkey(let digits): manager.enter(passkey: digits, now: now, using: &chance)
+      case .numbersMatch: manager.confirmNumbers(now: now)
+      case .keypress(let key): manager.notify(key, now: now)
+      case .refuse: refuse(now: now)
+      }
+    return isTaken ? .taken : .unwanted
   }
   /// The user consents to what was asked last. True: to an identity, which may claim more.
-  mutating func consent() -> Bool {
+  private mutating func consent() -> Bool {
     defer { question = nil }
     switch question {
     case .identity(let claim?):
@@ -186,8 +195,14 @@ extension LinkProtection {
     defer { pairings = [] }
     return pairings
   }
+  /// The pairing has failed. Returns whether for lack of room for its bond, or over the identity that the peer has
+  /// distributed, and whether that counts with the failures of all peers.
+  mutating func failed(_ error: PairingError) -> (isForLackOfRoom: Bool, isOfClaim: Bool, counts: Bool) {
+    let lacksRoom = error == .ours(.authenticationRequirements) && !manager.settings.bondsUnauthenticated
+    return (lacksRoom, isIdentityAsked, counts(error))
+  }
   /// True once for each failure that counts with those of all peers.
-  mutating func counts(_ error: PairingError) -> Bool {
+  private mutating func counts(_ error: PairingError) -> Bool {
     // A user who refuses is not to be asked again and again, by one stranger after another.
     let isRefusal = error == .ours(.pairingNotSupported)
     guard manager.failures != countedFailures || isRefusal else { return false }

@@ -21,14 +21,14 @@ extension HostCore {
     switch upper.links[index].securityProgress {
     case .nothing:
       if let failure = beginPairing(at: index, settings, now) { return emit(.completed(id, .failed(failure))) }
-    case .encryptionWithBond: return upper.links[index].protection.pairings.append((id, settings))
+    case .encryptionWithBond: return withLink(at: index) { $0.protection.pairings.append((id, settings)) }
     case .pairing: if settings != nil { return emit(.completed(id, .failed(.busy))) }
     }
     finish(id, withWorkAt: index, now)
   }
   /// `id` ends with what is in progress on the link.
   mutating func finish(_ id: RequestID, withWorkAt index: Int, _ now: Instant) {
-    upper.links[index].protection.requests.append(id)
+    withLink(at: index) { $0.protection.requests.append(id) }
     secure(at: index, now)
     drain(now)
   }
@@ -36,15 +36,11 @@ extension HostCore {
   @discardableResult
   public mutating func answer(_ answer: PairingAnswer, on link: LinkID, now: Instant) -> Bool {
     guard let index = upper.index(of: link) else { return false }
-    var isWanted = true
-    if answer == .consent, upper.links[index].protection.consent() {
-      considerIdentity(at: index, now)
-    } else {
-      isWanted = upper.links[index].protection.answer(answer, now: now, using: &upper.chance)
-    }
+    let outcome = withLink(at: index) { $0.protection.answer(answer, now: now, using: &$1) }
+    if outcome == .identityAccepted { considerIdentity(at: index, now) }
     secure(at: index, now)
     drain(now)
-    return isWanted
+    return outcome != .unwanted
   }
   /// Changes `HostConfiguration.pairing` and `pairsOnDemand`, for pairings that begin from now on, also on links that
   /// are up.
@@ -86,7 +82,8 @@ extension HostCore {
   }
   /// The settings for a pairing that the peer begins.
   mutating func prepare(at index: Int) {
-    upper.links[index].protection.manager.settings = settings(nil, at: index)
+    let settings = settings(nil, at: index)
+    withLink(at: index) { $0.protection.manager.settings = settings }
   }
 
   // MARK: Begin
@@ -102,7 +99,7 @@ extension HostCore {
     if isOnDemand, let until = bonds.allAttempts.nextAttempt(now: now) {
       return .pairingRefused(.tooEarly(until: until))
     }
-    return upper.links[index].beginPairing(settings, now: now)
+    return withLink(at: index) { $0.beginPairing(settings, now: now) }
   }
   /// A Peripheral asks for security: ignored while we encrypt the link. Vol 3, Part H, §2.4.6.
   private mutating func consider(_ wanted: AuthReq, at index: Int, _ now: Instant) {
@@ -113,7 +110,7 @@ extension HostCore {
       return
     }
     if configuration.pairsOnDemand, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
-    _ = upper.links[index].protection.manager.refuseSecurityRequest()
+    withLink(at: index) { _ = $0.protection.manager.refuseSecurityRequest() }
   }
 
   // MARK: The Security Manager
@@ -121,11 +118,11 @@ extension HostCore {
   /// Takes the effects of a link's Security Manager, and helps GATT's client.
   mutating func secure(at index: Int, _ now: Instant) {
     let link = upper.links[index].id
-    while let effect = upper.links[index].protection.manager.nextEffect() {
+    while let effect = withLink(at: index, { $0.protection.manager.nextEffect() }) {
       switch effect {
       case .requestConsent(let method):
         let replaced = replacedBond(at: index)
-        upper.links[index].protection.question = .pairing(replaced)
+        withLink(at: index) { $0.protection.question = .pairing(replaced) }
         emit(.pairingAsked(link, .consent(method, replaces: replaced)))
       case .considerIdentity: considerIdentity(at: index, now)
       case .displayPasskey(let digits): emit(.pairingAsked(link, .display(digits)))
@@ -143,27 +140,25 @@ extension HostCore {
       case .report(let violation): emit(.violation(link, .smp(violation)))
       }
     }
-    if let refusal = upper.links[index].protection.refusal.take() { help(refusal, at: index, now) }
+    if let refusal = withLink(at: index, { $0.protection.refusal.take() }) { help(refusal, at: index, now) }
     collectServer()
     collect(at: index)
   }
   /// The pairing is over as soon as the peer has acknowledged its last PDUs.
   private mutating func completed(_ result: PairingResult, at index: Int, _ now: Instant) {
     let handle = upper.links[index].handle
-    upper.links[index].protection.delivery = LinkProtection.Delivery(
-      result: result, completed: hci.credits.completed(handle) &+ UInt32(hci.credits.outstanding(handle)))
+    let completed = hci.credits.completed(handle) &+ UInt32(hci.credits.outstanding(handle))
+    withLink(at: index) { $0.protection.delivery = LinkProtection.Delivery(result: result, completed: completed) }
     upper.awaitsDelivery = true
     deliver(at: index, now)
   }
   private mutating func failed(_ error: PairingError, at index: Int, _ now: Instant) {
-    let (link, isClaim, isForLackOfRoom) = link(at: index) {
-      ($0.id, $0.protection.isIdentityAsked, !$0.protection.manager.settings.bondsUnauthenticated)
-    }
-    if error == .ours(.authenticationRequirements), isForLackOfRoom { emit(.violation(link, .noRoomForBond)) }
+    let (link, failure) = withLink(at: index) { ($0.id, $0.protection.failed(error)) }
+    if failure.isForLackOfRoom { emit(.violation(link, .noRoomForBond)) }
     emit(.pairingEnded(link, error))
-    if upper.links[index].protection.counts(error) { countAttempt(now) }
+    if failure.counts { countAttempt(now) }
     ended(at: index, .pairingFailed(error))
-    if isClaim { leave(at: index, now) }
+    if failure.isOfClaim { leave(at: index, now) }
     // Without a way to encrypt the link, requests would wait for ever.
     if upper.links[index].client.hasWaitingRequest { distrust(at: index, .authenticationFailure, now) }
   }
@@ -173,18 +168,13 @@ extension HostCore {
       deliver(at: index, now)
       collect(at: index)
     }
-    for index in upper.indices(where: { $0.protection.leaving != nil }) {
-      continueLeaving(at: index, now)
-      note(at: index)
-    }
+    for index in upper.indices(where: { $0.protection.leaving != nil }) { continueLeaving(at: index, now) }
     upper.awaitsDelivery = upper.contains { $0.protection.delivery != nil || $0.protection.leaving != nil }
     collectServer()
   }
   private mutating func deliver(at index: Int, _ now: Instant) {
-    let link = upper.links[index].facts
-    guard let result = upper.links[index].protection.takeDelivery(completed: hci.credits.completed(link.handle)) else {
-      return
-    }
+    let link = upper.links[index].facts, completed = hci.credits.completed(link.handle)
+    guard let result = withLink(at: index, { $0.protection.takeDelivery(completed: completed) }) else { return }
     if paired(result, at: index, now) {
       emit(.pairingEnded(link.id, nil))
       ended(at: index, nil)
@@ -205,26 +195,22 @@ extension HostCore {
   /// The encryption with the bond's key has ended: answers the calls of `pair` that have waited for it, or begins their
   /// pairing.
   mutating func resumePairings(at index: Int, _ failure: HostFailure?, _ now: Instant) {
-    let isUp = upper.links[index].isUp, security = upper.links[index].protection.security
-    for (id, settings) in upper.links[index].protection.takePairings() {
-      if let failure, failure == .noSuchLink || !isUp {
-        emit(.completed(id, .failed(failure)))
-        continue
+    for (id, settings) in withLink(at: index, { $0.protection.takePairings() }) {
+      if let result = resumePairing(settings, at: index, failure, now) {
+        emit(.completed(id, result))
+      } else {
+        withLink(at: index) { $0.protection.requests.append(id) }
       }
-      if upper.links[index].isSecurityIdle {
-        if failure == nil, settings == nil {
-          emit(.completed(id, .secured(security)))
-          continue
-        }
-        if let refusal = beginPairing(at: index, settings, now) {
-          emit(.completed(id, .failed(refusal)))
-          continue
-        }
-      } else if settings != nil {
-        emit(.completed(id, .failed(.busy)))
-        continue
-      }
-      upper.links[index].protection.requests.append(id)
     }
+  }
+  /// Nil: the call ends with the pairing in progress.
+  private mutating func resumePairing(
+    _ settings: PairingSettings?, at index: Int, _ failure: HostFailure?, _ now: Instant
+  ) -> HostResult? {
+    let (isUp, isIdle, security) = link(at: index) { ($0.isUp, $0.isSecurityIdle, $0.protection.security) }
+    if let failure, failure == .noSuchLink || !isUp { return .failed(failure) }
+    guard isIdle else { return settings == nil ? nil : .failed(.busy) }
+    if failure == nil, settings == nil { return .secured(security) }
+    return beginPairing(at: index, settings, now).map { .failed($0) }
   }
 }
