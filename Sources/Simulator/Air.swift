@@ -48,8 +48,8 @@ public struct Air: ~Copyable {
   public mutating func removeController(_ id: ControllerID) {
     guard isPresent(id) else { return }
     for connection in controllers[id.index].connections {
-      medium.links[connection.link][connection.role].close()
-      noteReach(connection.link)
+      medium.links[connection.end].close()
+      noteReach(connection.end.link)
     }
     controllers[id.index].endTest(&medium)
     runErrands()
@@ -210,9 +210,9 @@ public struct Air: ~Copyable {
       index += 1
       switch errand {
       case .serve(let link): serve(link)
-      case .abandon(let link, let role): abandon(link, role)
+      case .abandon(let end): abandon(end)
       case .cancelled(let id): reportCancelled(id)
-      case .versionKnown(let link, let role): reportVersion(link, role)
+      case .versionKnown(let end): reportVersion(end)
       case .transmitted(let transmission): count(transmission)
       }
     }

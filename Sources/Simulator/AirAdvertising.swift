@@ -160,19 +160,20 @@ extension Air {
     let link = medium.links.open(
       central: LinkEnd(controllers[c].id, central, phy), peripheral: LinkEnd(controllers[p].id, peripheral, phy),
       parameters, controllers[c].linkChannels, start: now)
+    let own = LinkPlace(link, .central), peers = own.other
     controllers[c].initiator = nil
     controllers[c].open(
-      central, link, .central, request.to, own: request.asker.air, initiator.ownAddressType, parameters, now: now)
-    prepareLength(link, .central)
+      central, own, request.to, own: request.asker.air, initiator.ownAddressType, parameters, now: now)
+    prepareLength(own)
     if isReceived {
       controllers[p].advertisers[set].isEnabled = false
       let advertiser = controllers[p].advertisers[set]
       controllers[p].open(
-        peripheral, link, .peripheral, request.asker, own: address, advertiser.ownAddressType, parameters, now: now)
+        peripheral, peers, request.asker, own: address, advertiser.ownAddressType, parameters, now: now)
       if advertiser.handle != nil { controllers[p].reportTermination(advertiser, .success, peripheral, now: now) }
-      prepareLength(link, .peripheral)
+      prepareLength(peers)
     } else {
-      medium.links[link].peripheral.close()
+      medium.links[peers].close()
     }
     if configuration.isInstant {
       noteReach(link)
@@ -184,13 +185,12 @@ extension Air {
     return isReceived
   }
   /// The host's suggested data length holds for every new link. Vol 4, Part E, §7.8.35.
-  private mutating func prepareLength(_ link: LinkID, _ role: LinkRole) {
-    let i = medium.links[link][role].controller.index
+  private mutating func prepareLength(_ end: LinkPlace) {
+    let i = medium.links[end].controller.index
     guard controllers[i].has(.leDataPacketLengthExtension) else { return }
     let most = controllers[i].configuration.maximumDataOctets
-    medium.links[link][role].length = DataLength(
-      receive: most, transmit: min(controllers[i].suggestedOctets, most))
-    if controllers[i].suggestedOctets > 27 { medium.links[link].startLengthUpdate(role) }
+    medium.links[end].length = DataLength(receive: most, transmit: min(controllers[i].suggestedOctets, most))
+    if controllers[i].suggestedOctets > 27 { medium.links[end].startLengthUpdate() }
   }
 }
 
@@ -341,14 +341,14 @@ extension VirtualController {
 
   /// A link has begun at this end, with the address `own`.
   mutating func open(
-    _ handle: ConnectionHandle, _ link: LinkID, _ role: LinkRole, _ peer: Identified, own: AirAddress,
+    _ handle: ConnectionHandle, _ end: LinkPlace, _ peer: Identified, own: AirAddress,
     _ ownType: OwnAddressType, _ parameters: LinkParameters, now: Instant
   ) {
-    connections.append(Connection(handle: handle, link: link, role: role, peer: peer.identity))
+    connections.append(Connection(handle: handle, end: end, peer: peer.identity))
     // Only an address that the controller made: the host knows any other. Vol 4, Part E, §7.7.65.10.
     let isMade = ownType.rawValue >= 2 && resolvingList.entries.contains { $0.local.address == own.value }
     reportConnection(
-      .success, handle, role, peer, local: isMade ? own.value : DeviceAddress(), parameters, now: now)
+      .success, handle, end.role, peer, local: isMade ? own.value : DeviceAddress(), parameters, now: now)
   }
   /// No link: cancelled, or no connection.
   mutating func reportNoConnection(_ status: HCIStatus, _ role: LinkRole, now: Instant) {

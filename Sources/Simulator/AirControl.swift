@@ -4,110 +4,75 @@ import BindruneHCI
 // Link layer control procedures: how an end reacts to a control PDU. Vol 6, Part B, §5.1.
 
 extension Air {
-  mutating func receive(_ pdu: LLControl, _ id: LinkID, at role: LinkRole) {
-    let i = medium.links[id][role].controller.index
+  mutating func receive(_ pdu: LLControl, at end: LinkPlace) {
+    let i = medium.links[end].controller.index, id = end.link
     switch pdu {
-    case .terminate(let reason):
-      if case .terminating = medium.links[id][role].phase {
-        medium.links[id][role].phase = .closing(.connectionTerminatedByLocalHost)
-      } else {
-        medium.links[id][role].phase = .closing(reason)
-      }
+    case .terminate(let reason): medium.links[end].receiveTermination(reason)
     case .connectionUpdate(let parameters):
-      if configuration.isInstant {
-        apply(parameters, id)
-      } else {
-        // At least six events later. An instant that has passed (0x28) is impossible here: it is counted from now.
-        medium.links[id].update = (parameters, medium.links[id].event + 6)
-      }
+      if configuration.isInstant { apply(parameters, id) } else { medium.links[id].plan(parameters) }
     case .channelMap(let channels):
-      if configuration.isInstant {
-        medium.links[id].channels = channels
-      } else {
-        medium.links[id].channelUpdate = (channels, medium.links[id].event + 6)
-      }
+      if configuration.isInstant { medium.links[id].channels = channels } else { medium.links[id].plan(channels) }
     case .featureRequest:
-      reply(.featureResponse(controllers[i].configuration.features), id, role)
+      reply(.featureResponse(controllers[i].configuration.features), end)
     case .peripheralFeatureRequest:
-      guard controllers[i].has(.peripheralInitiatedFeaturesExchange) else { return refuse(pdu, id, role) }
-      reply(.featureResponse(controllers[i].configuration.features), id, role)
-    case .featureResponse(let features):
-      reportFeatures(.success, features, id, role)
+      guard controllers[i].has(.peripheralInitiatedFeaturesExchange) else { return refuse(pdu, end) }
+      reply(.featureResponse(controllers[i].configuration.features), end)
+    case .featureResponse(let features): reportFeatures(.success, features, end)
     case .version(let version):
-      switch medium.links[id][role].version {
-      case .unsent:
-        medium.links[id][role].version = .known(version)
-        reply(.version(controllers[i].version), id, role)
-      case .awaitingPeer:
-        medium.links[id][role].version = .reporting(version)
-        reportVersion(id, role)
-      // A second one, which no peer sends.
-      case .reporting, .known: break
-      }
+      medium.links[end].receive(version, own: controllers[i].version)
+      reportVersion(end)
     case .connectionParameterRequest(let request):
-      receive(request, pdu, id, role)
+      receive(request, pdu, end)
     case .lengthRequest(let length):
-      guard controllers[i].has(.leDataPacketLengthExtension) else { return refuse(pdu, id, role) }
-      medium.links[id][role].peerLength = length
-      reply(.lengthResponse(medium.links[id][role].length), id, role)
-      updateLength(id, role)
+      guard controllers[i].has(.leDataPacketLengthExtension) else { return refuse(pdu, end) }
+      if let change = medium.links[end].receiveRequest(length) { report(change, at: end) }
     case .lengthResponse(let length):
-      medium.links[id][role].peerLength = length
-      let sent = medium.links[id][role].lengthSent
-      medium.links[id][role].lengthSent = nil
-      updateLength(id, role)
-      // The host has changed its request in the meantime.
-      if let sent, sent != medium.links[id][role].length { medium.links[id].startLengthUpdate(role) }
+      if let change = medium.links[end].receiveResponse(length) { report(change, at: end) }
     case .phyRequest(let preference):
-      guard controllers[i].choosesPHYs else { return refuse(pdu, id, role) }
-      receivePHYRequest(preference, id, at: role)
-    case .phyResponse(let preference): choosePHYs(preference, id)
+      guard controllers[i].choosesPHYs else { return refuse(pdu, end) }
+      medium.links[id].receive(preference, at: end.role, defaults: controllers[i].defaultPreference)
+    case .phyResponse(let preference):
+      medium.links[id].choosePHYs(preference, defaults: controllers[i].defaultPreference)
     case .phyUpdate(let phys):
-      if configuration.isInstant {
-        apply(phys, id)
-      } else {
-        medium.links[id].phyUpdate = (phys, medium.links[id].event + 6)
-      }
+      if configuration.isInstant { apply(phys, id) } else { medium.links[id].plan(phys) }
     case .encryptionRequest, .encryptionResponse, .startEncryptionRequest, .startEncryptionResponse,
       .pauseEncryptionRequest, .pauseEncryptionResponse:
-      receiveEncryption(pdu, id, at: role)
+      receiveEncryption(pdu, at: end)
     case .pingRequest:
-      guard controllers[i].has(.lePing) else { return refuse(pdu, id, role) }
-      reply(.pingResponse, id, role)
+      guard controllers[i].has(.lePing) else { return refuse(pdu, end) }
+      reply(.pingResponse, end)
     // Its MIC was all that mattered.
     case .pingResponse: break
-    case .reject(let type, let error): receiveRefusal(of: type, error, id, role)
-    case .unknown(let type): receiveRefusal(of: type, .unsupportedRemoteFeature, id, role)
+    case .reject(let type, let error): receiveRefusal(of: type, error, end)
+    case .unknown(let type): receiveRefusal(of: type, .unsupportedRemoteFeature, end)
     }
   }
-  mutating func reply(_ pdu: LLControl, _ id: LinkID, _ role: LinkRole) { medium.links[id][role].enqueue(pdu) }
-  private mutating func refuse(_ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
-    reply(.unknown(type: pdu.type), id, role)
-  }
+  mutating func reply(_ pdu: LLControl, _ end: LinkPlace) { medium.links[end].enqueue(pdu) }
+  private mutating func refuse(_ pdu: LLControl, _ end: LinkPlace) { reply(.unknown(type: pdu.type), end) }
 
   /// The peer has refused a procedure of this end: reports the reason to the host.
-  private mutating func receiveRefusal(of type: UInt8, _ error: HCIStatus, _ id: LinkID, _ role: LinkRole) {
+  private mutating func receiveRefusal(of type: UInt8, _ error: HCIStatus, _ end: LinkPlace) {
     switch type {
-    case LLControl.connectionParameterRequestType: reportUpdate(error, id, role)
-    case LLControl.peripheralFeatureRequestType: reportFeatures(error, [], id, role)
-    case LLControl.phyRequestType: reportPHYs(error, id, role)
-    case LLControl.lengthRequestType: medium.links[id][role].lengthSent = nil
-    case LLControl.encryptionRequestType: endEncryption(error, id, role)
+    case LLControl.connectionParameterRequestType: reportUpdate(error, end)
+    case LLControl.peripheralFeatureRequestType: reportFeatures(error, [], end)
+    case LLControl.phyRequestType: reportPHYs(error, end)
+    case LLControl.lengthRequestType: medium.links[end].lengthSent = nil
+    case LLControl.encryptionRequestType: endEncryption(error, end)
     default: break
     }
   }
 
   /// The peripheral asks for other parameters: the central's host must decide. Vol 6, Part B, §5.1.7.
-  private mutating func receive(_ request: LinkRequest, _ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
+  private mutating func receive(_ request: LinkRequest, _ pdu: LLControl, _ end: LinkPlace) {
     typealias Event = LERemoteConnectionParameterRequest
-    let i = medium.links[id][role].controller.index
-    guard controllers[i].has(.connectionParametersRequestProcedure) else { return refuse(pdu, id, role) }
+    let (i, handle) = host(at: end)
+    guard controllers[i].has(.connectionParametersRequestProcedure) else { return refuse(pdu, end) }
     guard controllers[i].isEnabled(Event.self) else {
-      return reply(.reject(type: pdu.type, error: .unsupportedRemoteFeature), id, role)
+      return reply(.reject(type: pdu.type, error: .unsupportedRemoteFeature), end)
     }
-    medium.links[id][role].unanswered.insert(.parameterRequest)
+    medium.links[end].unanswered.insert(.parameterRequest)
     let event = Event.with {
-      $0.connectionHandle = medium.links[id][role].handle
+      $0.connectionHandle = handle
       $0.intervalMin = request.intervalMin
       $0.intervalMax = request.intervalMax
       $0.maxLatency = request.latency
@@ -115,60 +80,109 @@ extension Air {
     }
     controllers[i].emit(event, now: medium.now)
   }
-  /// New parameters come into force at both ends.
+  /// New parameters come into force at both ends. A host that did not request them gets an event only for a change. Vol
+  /// 4, Part E, §7.7.65.3.
   mutating func apply(_ parameters: LinkParameters, _ id: LinkID) {
-    let isNew = medium.links[id].parameters != parameters
-    medium.links[id].parameters = parameters
-    medium.links[id].update = nil
-    for role in [LinkRole.central, .peripheral] where medium.links[id][role].isOpen {
-      // A host that did not request it gets an event only for a change. Vol 4, Part E, §7.7.65.3.
-      if isNew || medium.links[id][role].unanswered.contains(.update) { reportUpdate(.success, id, role) }
+    let isNew = medium.links[id].use(parameters)
+    for role in LinkRole.both where medium.links[id][role].isOpen {
+      if isNew || medium.links[id][role].unanswered.contains(.update) { reportUpdate(.success, LinkPlace(id, role)) }
     }
   }
-  private mutating func reportUpdate(_ status: HCIStatus, _ id: LinkID, _ role: LinkRole) {
-    let i = medium.links[id][role].controller.index
-    medium.links[id][role].unanswered.remove(.update)
-    let event = LEConnectionUpdateComplete.with {
-      $0.status = status
-      $0.connectionHandle = medium.links[id][role].handle
-      $0.connectionInterval = medium.links[id].parameters.interval
-      $0.peripheralLatency = medium.links[id].parameters.latency
-      $0.supervisionTimeout = medium.links[id].parameters.timeout
-    }
-    controllers[i].emit(event, now: medium.now)
+  private mutating func reportUpdate(_ status: HCIStatus, _ end: LinkPlace) {
+    report(medium.links[end.link].updateComplete(status, at: end.role), at: end)
   }
-  private mutating func reportFeatures(_ status: HCIStatus, _ features: LEFeatures, _ id: LinkID, _ role: LinkRole) {
-    guard medium.links[id][role].unanswered.remove(.features) != nil else { return }
-    let event = LEReadRemoteFeaturesComplete.with {
+  private mutating func reportFeatures(_ status: HCIStatus, _ features: LEFeatures, _ end: LinkPlace) {
+    if let event = medium.links[end].featuresComplete(status, features) { report(event, at: end) }
+  }
+  mutating func reportVersion(_ end: LinkPlace) {
+    guard medium.links.contains(end.link), let event = medium.links[end].versionComplete() else { return }
+    report(event, at: end)
+  }
+}
+
+extension LinkEnd {
+  /// LL_TERMINATE_IND. If it meets our own, the host gets the reason that it has asked for.
+  mutating func receiveTermination(_ reason: HCIStatus) {
+    let isOurs = if case .terminating = phase { true } else { false }
+    phase = .closing(isOurs ? .connectionTerminatedByLocalHost : reason)
+  }
+  /// LL_VERSION_IND: it is answered once, unless it is an answer.
+  mutating func receive(_ peers: PeerVersion, own: PeerVersion) {
+    switch version {
+    case .unsent:
+      version = .known(peers)
+      enqueue(.version(own))
+    case .awaitingPeer: version = .reporting(peers)
+    // A second one, which no peer sends.
+    case .reporting, .known: break
+    }
+  }
+  /// Nil if the host does not await it.
+  mutating func versionComplete() -> ReadRemoteVersionInformationComplete? {
+    guard case .reporting(let peers) = version else { return nil }
+    version = .known(peers)
+    return ReadRemoteVersionInformationComplete.with {
+      $0.connectionHandle = handle
+      $0.version = peers.version
+      $0.companyIdentifier = peers.company
+    }
+  }
+  /// Nil if the host does not await it.
+  mutating func featuresComplete(_ status: HCIStatus, _ features: LEFeatures) -> LEReadRemoteFeaturesComplete? {
+    guard unanswered.remove(.features) != nil else { return nil }
+    return LEReadRemoteFeaturesComplete.with {
       $0.status = status
-      $0.connectionHandle = medium.links[id][role].handle
+      $0.connectionHandle = handle
       $0.leFeatures = features
     }
-    controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
   }
-  mutating func reportVersion(_ id: LinkID, _ role: LinkRole) {
-    guard medium.links.contains(id), case .reporting(let version) = medium.links[id][role].version else { return }
-    medium.links[id][role].version = .known(version)
-    let event = ReadRemoteVersionInformationComplete.with {
-      $0.connectionHandle = medium.links[id][role].handle
-      $0.version = version.version
-      $0.companyIdentifier = version.company
-    }
-    controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
+
+  // MARK: Data length. Vol 6, Part B, §4.5.10
+
+  /// Sends LL_LENGTH_REQ to the other end, unless one is unanswered.
+  mutating func startLengthUpdate() {
+    guard lengthSent == nil else { return }
+    lengthSent = length
+    control.append(.lengthRequest(length))
   }
-  /// Computes the effective data length, and reports a change to the host. Vol 6, Part B, §4.5.10.
-  private mutating func updateLength(_ id: LinkID, _ role: LinkRole) {
-    let own = medium.links[id][role].length, peer = medium.links[id][role].peerLength
-    let effective = DataLength(receive: min(own.receive, peer.transmit), transmit: min(own.transmit, peer.receive))
-    guard effective != medium.links[id][role].effective else { return }
-    medium.links[id][role].effective = effective
-    let event = LEDataLengthChange.with {
-      $0.connectionHandle = medium.links[id][role].handle
-      $0.maxTXOctets = effective.transmit
-      $0.maxTXTime = DataLength.time(effective.transmit)
-      $0.maxRXOctets = effective.receive
-      $0.maxRXTime = DataLength.time(effective.receive)
+  /// LL_LENGTH_REQ. Returns the event for the host if the effective length changes.
+  mutating func receiveRequest(_ peers: DataLength) -> LEDataLengthChange? {
+    peerLength = peers
+    enqueue(.lengthResponse(length))
+    return updateLength()
+  }
+  /// The same for LL_LENGTH_RSP.
+  mutating func receiveResponse(_ peers: DataLength) -> LEDataLengthChange? {
+    peerLength = peers
+    // The host has changed its request in the meantime.
+    if let sent = lengthSent.take(), sent != length { startLengthUpdate() }
+    return updateLength()
+  }
+  private mutating func updateLength() -> LEDataLengthChange? {
+    let least = DataLength(
+      receive: min(length.receive, peerLength.transmit), transmit: min(length.transmit, peerLength.receive))
+    if least == effective { return nil }
+    effective = least
+    return LEDataLengthChange.with {
+      $0.connectionHandle = handle
+      $0.maxTXOctets = least.transmit
+      $0.maxTXTime = DataLength.time(least.transmit)
+      $0.maxRXOctets = least.receive
+      $0.maxRXTime = DataLength.time(least.receive)
     }
-    controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
+  }
+}
+
+extension Link {
+  /// The end of an update for the host at this end.
+  mutating func updateComplete(_ status: HCIStatus, at role: LinkRole) -> LEConnectionUpdateComplete {
+    self[role].unanswered.remove(.update)
+    return LEConnectionUpdateComplete.with {
+      $0.status = status
+      $0.connectionHandle = self[role].handle
+      $0.connectionInterval = parameters.interval
+      $0.peripheralLatency = parameters.latency
+      $0.supervisionTimeout = parameters.timeout
+    }
   }
 }

@@ -127,7 +127,7 @@ extension SetEventMask: Executable {
 }
 extension Reset: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    for connection in controller.connections { medium.errands.append(.abandon(connection.link, connection.role)) }
+    for connection in controller.connections { medium.errands.append(.abandon(connection.end)) }
     controller.endTest(&medium)
     controller.reset()
     return Return(.success)

@@ -9,13 +9,13 @@ extension LEEnableEncryption: LinkCommand {
   /// §5.1.3.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard let end = controller.end(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
-    guard end.role == .central, !medium.links[end.link].central.isPaused else { return answer(.commandDisallowed) }
+    guard end.role == .central, !medium.links[end].isPaused else { return answer(.commandDisallowed) }
     let request = EncryptionRequest(
       random: randomNumber, diversifier: encryptedDiversifier,
       longTermKey: AES128(key: longTermKey.number),
-      keyDiversifier: controller.addressChance.next(), isRefresh: medium.links[end.link].central.transmitKey != nil)
+      keyDiversifier: controller.addressChance.next(), isRefresh: medium.links[end].transmitKey != nil)
     if request.isRefresh {
-      medium.links[end.link].central.encryption = .awaitingPause(request)
+      medium.links[end].encryption = .awaitingPause(request)
       medium.proceed(.pauseEncryptionRequest, end)
     } else {
       medium.requestEncryption(request, end)
@@ -27,11 +27,12 @@ extension LEEnableEncryption: LinkCommand {
 extension LELongTermKeyRequestReply: LinkCommand {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard let end = controller.end(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
-    guard case .awaitingHost(let central, let peripheral, let isRefresh) = medium.links[end.link][end.role].encryption
-    else { return answer(.commandDisallowed) }
+    guard case .awaitingHost(let central, let peripheral, let isRefresh) = medium.links[end].encryption else {
+      return answer(.commandDisallowed)
+    }
     let longTermKey = AES128(key: longTermKey.number)
     let key = SessionKey(longTermKey, central: central, peripheral: peripheral)
-    medium.links[end.link][end.role].encryption = .starting(key, isRefresh: isRefresh)
+    medium.links[end].encryption = .starting(key, isRefresh: isRefresh)
     medium.proceed(.startEncryptionRequest, end)
     medium.errands.append(.serve(end.link))
     return answer(.success)
@@ -39,8 +40,7 @@ extension LELongTermKeyRequestReply: LinkCommand {
 }
 extension LELongTermKeyRequestNegativeReply: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard case .awaitingHost = medium.links[end.link][end.role].encryption else { return answer(.commandDisallowed) }
-    medium.refuseKey(end)
+    guard medium.links[end].refuseKey() else { return answer(.commandDisallowed) }
     medium.errands.append(.serve(end.link))
     return answer(.success)
   }
@@ -49,7 +49,7 @@ extension ReadAuthenticatedPayloadTimeout.Return: LinkReturn {}
 extension ReadAuthenticatedPayloadTimeout: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     var result = answer(.success)
-    result.authenticatedPayloadTimeout = medium.links[end.link][end.role].payloadTimeout
+    result.authenticatedPayloadTimeout = medium.links[end].payloadTimeout
     return result
   }
 }
@@ -60,8 +60,8 @@ extension WriteAuthenticatedPayloadTimeout: LinkExecutable {
     guard authenticatedPayloadTimeout.rawValue > 0,
       authenticatedPayloadTimeout.duration >= parameters.period * (1 + Int(parameters.latency))
     else { return answer(.invalidHCICommandParameters) }
-    medium.links[end.link][end.role].payloadTimeout = authenticatedPayloadTimeout
-    if medium.links[end.link][end.role].receiveKey != nil { medium.startPayloadTimer(end) }
+    medium.links[end].payloadTimeout = authenticatedPayloadTimeout
+    if medium.links[end].receiveKey != nil { medium.startPayloadTimer(end) }
     return answer(.success)
   }
 }

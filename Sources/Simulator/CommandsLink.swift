@@ -14,7 +14,6 @@ protocol LinkExecutable: LinkCommand {
   /// `end`: the link, and the controller's own end of it.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return
 }
-typealias LinkPlace = (link: LinkID, role: LinkRole)
 
 extension LinkCommand { func answer(_ status: HCIStatus) -> Return { Return(status) } }
 extension LinkExecutable {
@@ -26,7 +25,7 @@ extension LinkExecutable {
 extension VirtualController {
   /// The link of a handle, and the controller's end of it.
   func end(_ handle: ConnectionHandle) -> LinkPlace? {
-    connection(handle).map { (connections[$0].link, connections[$0].role) }
+    connection(handle).map { connections[$0].end }
   }
 }
 /// Return parameters with the link's handle, even if the command is refused.
@@ -52,7 +51,7 @@ extension ReadRSSI.Return: LinkReturn {
 extension Medium {
   /// Queues a control PDU at one end of a link.
   mutating func send(_ pdu: LLControl, _ end: LinkPlace) {
-    links[end.link][end.role].enqueue(pdu)
+    links[end].enqueue(pdu)
     errands.append(.serve(end.link))
   }
 }
@@ -63,9 +62,9 @@ extension Disconnect: LinkExecutable {
     guard [0x05, 0x13, 0x14, 0x15, 0x1A, 0x29, 0x3B].contains(reason.rawValue) else {
       return answer(.invalidHCICommandParameters)
     }
-    switch medium.links[end.link][end.role].phase {
+    switch medium.links[end].phase {
     case .open:
-      medium.links[end.link][end.role].phase = .terminating
+      medium.links[end].phase = .terminating
       medium.send(.terminate(reason), end)
     // The peer was first: its reason prevails.
     case .closing: break
@@ -77,13 +76,13 @@ extension Disconnect: LinkExecutable {
 extension ReadRemoteVersionInformation: LinkExecutable {
   /// Versions are exchanged once per link; later the answer is known. Vol 6, Part B, §5.1.5.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    switch medium.links[end.link][end.role].version {
+    switch medium.links[end].version {
     case .unsent:
-      medium.links[end.link][end.role].version = .awaitingPeer
+      medium.links[end].version = .awaitingPeer
       medium.send(.version(controller.version), end)
     case .known(let version):
-      medium.links[end.link][end.role].version = .reporting(version)
-      medium.errands.append(.versionKnown(end.link, end.role))
+      medium.links[end].version = .reporting(version)
+      medium.errands.append(.versionKnown(end))
     case .awaitingPeer, .reporting: return answer(.commandDisallowed)
     }
     return answer(.success)
@@ -94,11 +93,10 @@ extension VirtualController {
 }
 extension LEReadRemoteFeatures: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    if medium.links[end.link][end.role].unanswered.contains(.features) { return answer(.commandDisallowed) }
     if end.role == .peripheral, !controller.has(.peripheralInitiatedFeaturesExchange) {
       return answer(.commandDisallowed)
     }
-    medium.links[end.link][end.role].unanswered.insert(.features)
+    guard medium.links[end].begin(.features) else { return answer(.commandDisallowed) }
     let features = controller.configuration.features
     medium.send(end.role == .central ? .featureRequest(features) : .peripheralFeatureRequest(features), end)
     return answer(.success)
@@ -110,8 +108,8 @@ extension LESetHostChannelClassification: Executable {
     let map = ChannelMap(rawValue: channelMap.rawValue & ChannelMap.all.rawValue)
     guard map.rawValue != 0 else { return Return(.invalidHCICommandParameters) }
     controller.channelMap = map
-    for connection in controller.connections where connection.role == .central {
-      medium.send(.channelMap(controller.linkChannels), (connection.link, .central))
+    for connection in controller.connections where connection.end.role == .central {
+      medium.send(.channelMap(controller.linkChannels), connection.end)
     }
     return Return(.success)
   }
@@ -139,7 +137,7 @@ extension ReadRSSI: LinkExecutable {
   var connectionHandle: ConnectionHandle { handle }
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     var result = answer(.success)
-    result.rssi = controller.atAntenna(medium.links[end.link][end.role].strength)
+    result.rssi = controller.atAntenna(medium.links[end].strength)
     return result
   }
 }
@@ -156,34 +154,28 @@ extension LEConnectionUpdate: LinkExecutable {
       intervalMin: connectionIntervalMin, intervalMax: connectionIntervalMax, latency: maxLatency,
       timeout: supervisionTimeout)
     guard request.isValid else { return answer(.invalidHCICommandParameters) }
-    if medium.links[end.link][end.role].unanswered.contains(.update) { return answer(.commandDisallowed) }
     if end.role == .peripheral, !controller.has(.connectionParametersRequestProcedure) {
       return answer(.unsupportedRemoteFeature)
     }
-    medium.links[end.link][end.role].unanswered.insert(.update)
+    guard medium.links[end].begin(.update) else { return answer(.commandDisallowed) }
     medium.send(end.role == .central ? .connectionUpdate(request.chosen) : .connectionParameterRequest(request), end)
     return answer(.success)
   }
 }
 extension LERemoteConnectionParameterRequestReply: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard medium.links[end.link][end.role].unanswered.contains(.parameterRequest) else {
-      return answer(.commandDisallowed)
-    }
+    guard medium.links[end].unanswered.contains(.parameterRequest) else { return answer(.commandDisallowed) }
     let request = LinkRequest(
       intervalMin: intervalMin, intervalMax: intervalMax, latency: maxLatency, timeout: timeout)
     guard request.isValid else { return answer(.invalidHCICommandParameters) }
-    medium.links[end.link][end.role].unanswered.remove(.parameterRequest)
+    medium.links[end].unanswered.remove(.parameterRequest)
     medium.send(.connectionUpdate(request.chosen), end)
     return answer(.success)
   }
 }
 extension LERemoteConnectionParameterRequestNegativeReply: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard medium.links[end.link][end.role].unanswered.contains(.parameterRequest) else {
-      return answer(.commandDisallowed)
-    }
-    medium.links[end.link][end.role].unanswered.remove(.parameterRequest)
+    guard medium.links[end].unanswered.remove(.parameterRequest) != nil else { return answer(.commandDisallowed) }
     medium.send(.reject(type: LLControl.connectionParameterRequestType, error: reason), end)
     return answer(.success)
   }
@@ -194,10 +186,10 @@ extension LESetDataLength: LinkExecutable {
     guard let octets = DataLength.octets(txOctets, txTime) else {
       return answer(.invalidHCICommandParameters)
     }
-    medium.links[end.link][end.role].length = DataLength(
+    medium.links[end].length = DataLength(
       receive: controller.configuration.maximumDataOctets,
       transmit: min(octets, controller.configuration.maximumDataOctets))
-    medium.links[end.link].startLengthUpdate(end.role)
+    medium.links[end].startLengthUpdate()
     medium.errands.append(.serve(end.link))
     return answer(.success)
   }

@@ -12,6 +12,11 @@ extension PHY {
   /// The set of this PHY; for an invalid number, the empty set.
   var set: PHYSet { PHYSet(rawValue: 1 << (rawValue &- 1)) }
 }
+extension PHYSet {
+  fileprivate var fastest: PHY? {
+    contains(.le2M) ? .le2M : contains(.le1M) ? .le1M : contains(.leCoded) ? .leCoded : nil
+  }
+}
 extension VirtualController {
   var phys: PHYSet {
     PHYSet.le1M.union(has(.le2MPHY) ? .le2M : []).union(has(.leCodedPHY) ? .leCoded : [])
@@ -37,8 +42,8 @@ extension VirtualController {
 extension LEReadPHY: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     var result = answer(.success)
-    result.txPHY = medium.links[end.link][end.role].phy
-    result.rxPHY = medium.links[end.link][end.role.other].phy
+    result.txPHY = medium.links[end].phy
+    result.rxPHY = medium.links[end.other].phy
     return result
   }
 }
@@ -53,61 +58,57 @@ extension LESetPHY: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     let (preference, status) = controller.preference(allPHYs, txPHYs, rxPHYs)
     guard let preference else { return answer(status) }
-    if medium.links[end.link][end.role].phyPreference.isRequested { return answer(.commandDisallowed) }
-    medium.links[end.link][end.role].phyPreference = .requested(preference)
+    if medium.links[end].phyPreference.isRequested { return answer(.commandDisallowed) }
+    medium.links[end].phyPreference = .requested(preference)
     medium.send(.phyRequest(preference), end)
     return answer(.success)
   }
 }
 
-extension Air {
-  /// LL_PHY_REQ: the peripheral makes an offer, the central decides. Vol 6, Part B, §5.1.10.
-  mutating func receivePHYRequest(_ preference: RequestedPHYs, _ id: LinkID, at role: LinkRole) {
-    let i = medium.links[id][role].controller.index
+extension Link {
+  /// LL_PHY_REQ: the peripheral makes an offer, the central decides. Vol 6, Part B, §5.1.10. `defaults`: what its host
+  /// wants on all links.
+  mutating func receive(_ preference: RequestedPHYs, at role: LinkRole, defaults: RequestedPHYs) {
     if role == .peripheral {
-      medium.links[id].peripheral.control.append(
-        .phyResponse(medium.links[id].peripheral.phyPreference.preference ?? controllers[i].defaultPreference))
-    } else if medium.links[id].central.phyPreference.isRequested {
+      peripheral.control.append(.phyResponse(peripheral.phyPreference.preference ?? defaults))
+    } else if central.phyPreference.isRequested {
       // Both ends have asked: the central's request continues. Vol 6, Part B, §5.3.
       let collision = HCIStatus(rawValue: 0x23)
-      medium.links[id].central.control.append(.reject(type: LLControl.phyRequestType, error: collision))
+      central.control.append(.reject(type: LLControl.phyRequestType, error: collision))
     } else {
-      choosePHYs(preference, id)
+      choosePHYs(preference, defaults: defaults)
     }
   }
   /// The central's choice: the fastest common modulation, in each direction separately; else it is unchanged.
-  mutating func choosePHYs(_ peripheral: RequestedPHYs, _ id: LinkID) {
-    let i = medium.links[id].central.controller.index
-    let central = medium.links[id].central.phyPreference.preference ?? controllers[i].defaultPreference
+  mutating func choosePHYs(_ peripherals: RequestedPHYs, defaults: RequestedPHYs) {
+    let centrals = central.phyPreference.preference ?? defaults
     let update = PHYUpdate(
-      central: fastest(central.transmit.intersection(peripheral.receive)) ?? medium.links[id].central.phy,
-      peripheral: fastest(peripheral.transmit.intersection(central.receive)) ?? medium.links[id].peripheral.phy)
-    medium.links[id].central.control.append(.phyUpdate(update))
+      central: centrals.transmit.intersection(peripherals.receive).fastest ?? central.phy,
+      peripheral: peripherals.transmit.intersection(centrals.receive).fastest ?? peripheral.phy)
+    central.control.append(.phyUpdate(update))
   }
-  private func fastest(_ set: PHYSet) -> PHY? {
-    set.contains(.le2M) ? .le2M : set.contains(.le1M) ? .le1M : set.contains(.leCoded) ? .leCoded : nil
+  /// The end of an update for the host at this end.
+  mutating func phyUpdateComplete(_ status: HCIStatus, at role: LinkRole) -> LEPHYUpdateComplete {
+    if case .requested(let preference) = self[role].phyPreference { self[role].phyPreference = .agreed(preference) }
+    return LEPHYUpdateComplete.with {
+      $0.status = status
+      $0.connectionHandle = self[role].handle
+      $0.txPHY = self[role].phy
+      $0.rxPHY = self[role.other].phy
+    }
   }
+}
+
+extension Air {
   /// New modulations come into force at both ends. A host that did not request them gets an event only for a change.
   mutating func apply(_ update: PHYUpdate, _ id: LinkID) {
-    let isNew = update != PHYUpdate(central: medium.links[id].central.phy, peripheral: medium.links[id].peripheral.phy)
-    medium.links[id].central.phy = update.central
-    medium.links[id].peripheral.phy = update.peripheral
-    medium.links[id].phyUpdate = nil
-    for role in [LinkRole.central, .peripheral] where medium.links[id][role].isOpen {
-      if isNew || medium.links[id][role].phyPreference.isRequested { reportPHYs(.success, id, role) }
+    let isNew = medium.links[id].use(update)
+    for role in LinkRole.both where medium.links[id][role].isOpen {
+      if isNew || medium.links[id][role].phyPreference.isRequested { reportPHYs(.success, LinkPlace(id, role)) }
     }
   }
-  mutating func reportPHYs(_ status: HCIStatus, _ id: LinkID, _ role: LinkRole) {
-    if case .requested(let preference) = medium.links[id][role].phyPreference {
-      medium.links[id][role].phyPreference = .agreed(preference)
-    }
-    let event = LEPHYUpdateComplete.with {
-      $0.status = status
-      $0.connectionHandle = medium.links[id][role].handle
-      $0.txPHY = medium.links[id][role].phy
-      $0.rxPHY = medium.links[id][role.other].phy
-    }
-    controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
+  mutating func reportPHYs(_ status: HCIStatus, _ end: LinkPlace) {
+    report(medium.links[end.link].phyUpdateComplete(status, at: end.role), at: end)
   }
 }
 

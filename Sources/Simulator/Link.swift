@@ -9,6 +9,16 @@ struct LinkID: BitwiseCopyable, Sendable, Equatable {
   var index: Int, generation: UInt32
 }
 
+/// One end of a link.
+struct LinkPlace: BitwiseCopyable, Sendable {
+  let link: LinkID, role: LinkRole
+  init(_ link: LinkID, _ role: LinkRole) {
+    self.link = link
+    self.role = role
+  }
+  var other: LinkPlace { LinkPlace(link, role.other) }
+}
+
 /// The parameters that both ends of a link share. Vol 6, Part B, §4.5.
 struct LinkParameters: BitwiseCopyable, Equatable {
   /// connInterval, connPeripheralLatency in events, connSupervisionTimeout.
@@ -259,14 +269,16 @@ struct LinkEnd: ~Copyable {
     self.phy = phy
   }
   var isOpen: Bool { if case .closed = phase { false } else { true } }
-  /// The link has ended at this end.
-  mutating func close() {
+  /// The link has ended at this end. False if it had before.
+  @discardableResult mutating func close() -> Bool {
+    guard isOpen else { return false }
     phase = .closed
     data.removeAll()
     control.removeAll()
     flight = .nothing
     encryption = .idle
     (transmitKey, receiveKey) = (nil, nil)
+    return true
   }
   /// The reason with which the link ends here when the other end is silent. Vol 6, Part B, §4.5.2, §5.1.6.
   var reasonForSilence: HCIStatus {
@@ -282,6 +294,8 @@ struct LinkEnd: ~Copyable {
     guard let first = control.first else { return false }
     return !isPaused || first.passesEncryption
   }
+  /// A procedure of the host begins. False if it runs already.
+  mutating func begin(_ request: Unanswered) -> Bool { unanswered.insert(request).inserted }
   var canSendData: Bool { !data.isEmpty && !isPaused }
   /// New data needs neither a place in the queue nor a key.
   @inline(__always) var sendsAtOnce: Bool {
@@ -302,13 +316,57 @@ struct LinkEnd: ~Copyable {
     if case .nothing = flight { return false }
     return true
   }
-  /// Chooses what to send next, control before data, at most `most` octets of it, unless a packet is in flight.
-  mutating func choose(most: Int) {
-    guard case .nothing = flight else { return }
+  /// The duration of the next packet and of the pause after it: T_IFS is 150 µs. Vol 6, Part B, §4.1.1.
+  var airTime: Duration {
+    var octets: UInt16 = 0
+    if canSendControl {
+      octets = 12
+    } else if canSendData {
+      octets = UInt16(min(data.frontCount - progress, Int(effective.transmit)))
+    }
+    return .microseconds(150 + Int64(DataLength.time(octets, on: phy)))
+  }
+
+  // MARK: Packets. Vol 6, Part B, §4.5.9
+
+  /// Chooses what to send next, control before data, at most `most` octets of it, unless a packet is in flight. Returns
+  /// the phase in which it is sent; nil if the link has ended here.
+  mutating func beginPacket(most: Int) -> Phase? {
+    guard isOpen else { return nil }
+    guard case .nothing = flight else { return phase }
     if canSendControl {
       flight = .underway(.control)
     } else if canSendData {
       flight = .underway(.data(min(data.frontCount - progress, most)))
+    }
+    return phase
+  }
+  enum Acknowledged: BitwiseCopyable {
+    case control, fragment
+    /// The last fragment of a packet of the host.
+    case packet
+    /// LL_TERMINATE_IND.
+    case termination
+  }
+  /// A packet of the other end has arrived, and acknowledges the packet in flight, if there is one.
+  mutating func hear(now: Instant) -> Acknowledged? {
+    lastHeard = now
+    guard case .delivered(let content) = flight else { return nil }
+    flight = .nothing
+    switch content {
+    case .control:
+      switch control.popFirst() {
+      case .terminate: return .termination
+      case .startEncryptionRequest, .pauseEncryptionResponse: changeReceiveKey()
+      default: break
+      }
+      return .control
+    case .data(let count):
+      progress += count
+      guard progress >= data.frontCount else { return .fragment }
+      progress = 0
+      data.removeFirst()
+      return .packet
     }
   }
 }
@@ -330,17 +388,17 @@ struct Link: ~Copyable {
   private(set) var ends = UniqueArray<LinkEnd>(minimumCapacity: 2)
   var parameters: LinkParameters
   /// connEventCount.
-  var event: UInt64 = 0
+  private var event: UInt64 = 0
   /// LL_CONNECTION_UPDATE_IND has been received and takes effect with this event.
-  var update: (parameters: LinkParameters, event: UInt64)?
+  private var update: (parameters: LinkParameters, event: UInt64)?
   /// Data channels in use, and those of LL_CHANNEL_MAP_IND.
   var channels: ChannelMap
-  var channelUpdate: (channels: ChannelMap, event: UInt64)?
+  private var channelUpdate: (channels: ChannelMap, event: UInt64)?
   /// The same for LL_PHY_UPDATE_IND.
-  var phyUpdate: (phys: PHYUpdate, event: UInt64)?
+  private var phyUpdate: (phys: PHYUpdate, event: UInt64)?
   let start: Instant
   /// Since when the ends have been out of each other's reach; only used without connection events.
-  var silentSince: Instant?
+  private(set) var silentSince: Instant?
 
   init(
     _ id: LinkID, central: consuming LinkEnd, peripheral: consuming LinkEnd, _ parameters: LinkParameters,
@@ -359,13 +417,6 @@ struct Link: ~Copyable {
     guard silentSince == nil, self[role].sendsAtOnce else { return nil }
     return (self[role.other].controller, self[role.other].handle)
   }
-  /// Sends LL_LENGTH_REQ to the other end, unless one is unanswered.
-  mutating func startLengthUpdate(_ role: LinkRole) {
-    guard self[role].lengthSent == nil else { return }
-    let length = self[role].length
-    self[role].lengthSent = length
-    self[role].control.append(.lengthRequest(length))
-  }
   @inline(__always) subscript(role: LinkRole) -> LinkEnd {
     _read { yield ends[Int(role.rawValue)] }
     _modify { yield &ends[Int(role.rawValue)] }
@@ -378,6 +429,83 @@ struct Link: ~Copyable {
     _read { yield ends[1] }
     _modify { yield &ends[1] }
   }
+  /// The indexes of the controllers at this end and at the other one.
+  func controllers(from role: LinkRole) -> (from: Int, to: Int) {
+    (self[role].controller.index, self[role.other].controller.index)
+  }
+
+  // MARK: Connection events
+
+  /// MD of either end.
+  var isBusy: Bool { central.isBusy || peripheral.isBusy }
+  /// The duration of the next two packets.
+  var airTime: Duration { central.airTime + peripheral.airTime }
+  /// Counts the event. Returns what takes effect with it, and is to be put into force.
+  mutating func beginEvent() -> (parameters: LinkParameters?, phys: PHYUpdate?) {
+    event += 1
+    if let update = channelUpdate, update.event <= event { (channels, channelUpdate) = (update.channels, nil) }
+    let parameters = update.flatMap { $0.event <= event ? $0.parameters : nil }
+    return (parameters, phyUpdate.flatMap { $0.event <= event ? $0.phys : nil })
+  }
+  /// The connection event with which a change takes effect: at least six later. One that has passed (0x28) is
+  /// impossible here: it is counted from now.
+  private var instant: UInt64 { event + 6 }
+  mutating func plan(_ parameters: LinkParameters) { update = (parameters, instant) }
+  mutating func plan(_ channels: ChannelMap) { channelUpdate = (channels, instant) }
+  mutating func plan(_ phys: PHYUpdate) { phyUpdate = (phys, instant) }
+  /// Puts these into force. True if they are new.
+  mutating func use(_ parameters: LinkParameters) -> Bool {
+    defer { (self.parameters, update) = (parameters, nil) }
+    return parameters != self.parameters
+  }
+  mutating func use(_ phys: PHYUpdate) -> Bool {
+    defer { (central.phy, peripheral.phy, phyUpdate) = (phys.central, phys.peripheral, nil) }
+    return phys != PHYUpdate(central: central.phy, peripheral: peripheral.phy)
+  }
+
+  enum Arrival {
+    /// There is no packet, or it has no recipient.
+    case nothing
+    /// Its MIC is wrong.
+    case wrongKey
+    case control(LLControl)
+    /// So many octets of the first of `data`.
+    case data(Int)
+  }
+  /// What has arrived from this end, unless it is a duplicate. Data still has to be taken.
+  mutating func arrival(from role: LinkRole, now: Instant) -> Arrival {
+    guard self[role.other].isOpen, case .underway(let content) = self[role].flight else { return .nothing }
+    let key = self[role].transmitKey
+    if key != self[role.other].receiveKey { return .wrongKey }
+    if key != nil { self[role.other].lastAuthenticated = now }
+    switch content {
+    case .control:
+      guard let pdu = self[role].control.first else { return .nothing }
+      self[role].flight = .delivered(content)
+      return .control(pdu)
+    case .data(let count): return .data(count)
+    }
+  }
+
+  // MARK: Silence
+
+  /// Why the link ends at this end, whose peer has been silent for too long. Vol 6, Part B, §4.5.2: the supervision
+  /// time-out, or six intervals before the first packet.
+  func reasonToEnd(_ role: LinkRole, now: Instant) -> HCIStatus? {
+    guard self[role].isOpen else { return nil }
+    guard let heard = self[role].lastHeard else {
+      return now - start >= parameters.period * 6 ? .connectionFailedToBeEstablished : nil
+    }
+    return now - heard >= parameters.supervision ? self[role].reasonForSilence : nil
+  }
+  /// The ends cannot hear each other. Returns when the supervision time-out is over; nil if it runs already.
+  mutating func fallSilent(now: Instant) -> Instant? {
+    guard silentSince == nil else { return nil }
+    silentSince = now
+    return now + parameters.supervision
+  }
+  /// The ends hear each other. True if they have not until now.
+  mutating func endSilence() -> Bool { silentSince.take() != nil }
 }
 
 /// All links of the air. Slots of ended links are reused.
@@ -390,6 +518,10 @@ struct LinkTable: ~Copyable {
   @inline(__always) subscript(_ id: LinkID) -> Link {
     _read { yield slots[id.index] }
     _modify { yield &slots[id.index] }
+  }
+  @inline(__always) subscript(_ end: LinkPlace) -> LinkEnd {
+    _read { yield slots[end.link.index][end.role] }
+    _modify { yield &slots[end.link.index][end.role] }
   }
   func id(at index: Int) -> LinkID? { slots[index].isOpen ? slots[index].id : nil }
 
@@ -409,4 +541,5 @@ struct LinkTable: ~Copyable {
 
 extension LinkRole {
   var other: LinkRole { self == .central ? .peripheral : .central }
+  static var both: [LinkRole] { [.central, .peripheral] }
 }

@@ -20,11 +20,11 @@ struct Medium: ~Copyable {
     /// There is something to send on this link.
     case serve(LinkID)
     /// This end of a link is gone, because its controller has been reset.
-    case abandon(LinkID, LinkRole)
+    case abandon(LinkPlace)
     /// Create Connection has been cancelled; the event follows the answer.
     case cancelled(ControllerID)
     /// The peer's version is known already.
-    case versionKnown(LinkID, LinkRole)
+    case versionKnown(LinkPlace)
     /// A transmitter's test has ended: the receivers on its channel have heard its packets.
     case transmitted(TestTransmission)
   }
@@ -102,7 +102,7 @@ struct VirtualController: ~Copyable {
 
   /// One end of a link, on the HCI side.
   struct Connection {
-    let handle: ConnectionHandle, link: LinkID, role: LinkRole
+    let handle: ConnectionHandle, end: LinkPlace
     /// Its identity address if that is known.
     let peer: AirAddress
     /// ACL buffers in use, and acknowledged packets that have not been reported to the host.
