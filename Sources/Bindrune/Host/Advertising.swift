@@ -29,7 +29,7 @@ extension BluetoothHost {
     }
   }
   /// Advertises, as `advertise` does, while `body` runs, and stops the set when `body` returns, throws, or is
-  /// cancelled.
+  /// cancelled. Returns when the set is off; a cancelled task does not wait for that.
   ///
   ///     try await host.withAdvertising(AdvertisingData(localName: "Lamp")) {
   ///       for try await event in await host.events { print(event) }
@@ -43,8 +43,19 @@ extension BluetoothHost {
     try await advertise(data, parameters, as: id)
     let result: Swift.Result<Result, any Error>
     do { result = .success(try await body()) } catch { result = .failure(error) }
-    await stopAdvertising(id)
+    await endAdvertising(id)
     return try result.get()
+  }
+  /// Stops the set, and returns when it is off, or wanted again. So the end is reported before the caller can advertise
+  /// anew: the core reports no outcome of a target that a later one replaces.
+  private func endAdvertising(_ id: AdvertisingSetID) async {
+    guard let state = advertising[id] else { return }
+    stopAdvertising(id)
+    do throws(BluetoothError) {
+      try await state.waiters.wait { advertising[id]?.turn == state.turn ? nil : .success(()) }
+    } catch {
+      // Stopped, failed, cancelled, or the host has ended: off, or nobody waits any more.
+    }
   }
   /// Changes the data, and returns when the controller has them. Everything else stays, including the time left. There
   /// is no gap on the air, unless the data exceed 251 octets.
