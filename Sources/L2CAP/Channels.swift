@@ -1,10 +1,13 @@
 import BindruneWire
 
-/// A channel. Vol 3, Part A, §2.1.
-public struct ChannelID: OpenNumber {
+/// A channel, also as an entry of a signaling command's list. Vol 3, Part A, §2.1.
+public struct ChannelID: OpenNumber, WireRecord, Hashable {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
   @inlinable @inline(__always) public init() { rawValue = 0 }
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("CID", &self)
+  }
   /// The Attribute Protocol.
   @inlinable public static var attribute: ChannelID { ChannelID(rawValue: 0x0004) }
   /// L2CAP LE Signaling.

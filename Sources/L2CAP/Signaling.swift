@@ -102,22 +102,6 @@ public struct RejectReason: OpenNumber {
   @inlinable public static var invalidCIDInRequest: RejectReason { RejectReason(rawValue: 0x0002) }
 }
 
-/// L2CAP_DISCONNECTION_REQ. Vol 3, Part A, §4.6. Fixed channels cannot be disconnected, so it is rejected.
-public struct DisconnectionRequest: L2CAPSignal {
-  @inlinable public static var code: SignalCode { 0x06 }
-  public static var name: StaticString { "L2CAP_DISCONNECTION_REQ" }
-  public static var section: StaticString { "Vol 3, Part A, §4.6" }
-  /// The channel's number at the receiver.
-  public var destinationCID = ChannelID()
-  /// The channel's number at the sender.
-  public var sourceCID = ChannelID()
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Destination CID", &destinationCID)
-    try visit.value("Source CID", &sourceCID)
-  }
-}
-
 /// L2CAP_CONNECTION_PARAMETER_UPDATE_REQ. Vol 3, Part A, §4.20. From the peripheral to the central only.
 public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
   @inlinable public static var code: SignalCode { 0x12 }

@@ -173,6 +173,11 @@ struct PendingSignals: ~Copyable {
       case .disconnectionRequest(let request):
         let content = Answer.invalidCID(local: request.destinationCID, remote: request.sourceCID)
         effects.report(answer(identifier, content) ? .rejectedSignal(code) : .tooManySignals(code), link)
+      case .leCreditBasedConnectionRequest, .creditBasedConnectionRequest, .creditBasedReconfigureRequest:
+        effects.report(answer(identifier, .notUnderstood) ? .rejectedSignal(code) : .tooManySignals(code), link)
+      case .disconnectionResponse, .leCreditBasedConnectionResponse, .flowControlCreditIndication,
+        .creditBasedConnectionResponse, .creditBasedReconfigureResponse:
+        effects.report(.unexpectedSignal(code, identifier: identifier), link)
       case nil where code.isRequest:
         effects.report(answer(identifier, .notUnderstood) ? .rejectedSignal(code) : .tooManySignals(code), link)
       case nil:

@@ -104,7 +104,9 @@ import Testing
     Input(signal: "0A 01 00 00", outcome: "rejected 0A / " + notUnderstood),
     Input(signal: "00 01 00 00", outcome: "rejected 00 / " + notUnderstood),
     Input(signal: "FF 01 00 00", outcome: "rejected FF / " + notUnderstood),
-    Input(signal: "15 01 00 00", outcome: "unexpected 15 1 / "),
+    Input(
+      signal: "15 01 00 00", outcome: "malformed 15: truncated \"Destination CID\": needed 2, available 0 / "),
+    Input(signal: "15 01 0A 00 41 00 17 00 17 00 00 00 00 00", outcome: "unexpected 15 1 / "),
     Input(signal: "16 01 04 00 40 00 01 00", outcome: "unexpected 16 1 / "),
     Input(signal: "12 00 08 00 06 00 06 00 00 00 0A 00", outcome: "illegal identifier 12 / "),
     Input(signal: "13 00 02 00 00 00", outcome: "illegal identifier 13 / "),
