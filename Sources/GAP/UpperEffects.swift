@@ -79,6 +79,10 @@ extension HostCore {
     case .parameterUpdateRequested(let handle, let identifier, let request):
       answer(request, handle, identifier: identifier, now)
     case .parameterUpdateEnded(let handle, let outcome): updateAnswered(handle, outcome, now)
+    // No service has a channel: Vol 3, Part A, §4.23, §4.26.
+    case .channelsRequested(let handle, let identifier, _):
+      l2cap.answerChannels(handle, identifier: identifier, .refused(.spsmNotSupported))
+    case .channelOpened, .channelNotOpened, .channelClosed, .channelReconfigured, .reconfigurationEnded: break
     case .violation(let handle, let violation):
       emit(.violation(upper.id(of: handle), .l2cap(violation)))
     }

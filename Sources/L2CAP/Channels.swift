@@ -38,6 +38,11 @@ public struct ChannelSet: BitwiseCopyable, Sendable, Equatable {
     ChannelSet(bits: bits & other.bits)
   }
 
+  mutating func set(_ channel: ChannelID, _ isMember: Bool) {
+    if isMember { insert(channel) } else { remove(channel) }
+  }
+  @inlinable @inline(__always) public mutating func formUnion(_ other: ChannelSet) { bits |= other.bits }
+
   /// 0 for a number that no set can contain.
   @inlinable @inline(__always) static func bit(_ channel: ChannelID) -> UInt64 {
     let number = channel.rawValue
@@ -49,9 +54,32 @@ public struct ChannelSet: BitwiseCopyable, Sendable, Equatable {
   }
 }
 
-/// A channel of a link: its number here, the lengths of its payloads, and its kind.
+/// Up to eight of our channels, in order, in one word: those of a request. Those that it refused have the number 0.
+public struct ChannelList: BitwiseCopyable, Sendable, Equatable {
+  /// An octet each: the numbers of LE-U's dynamic channels have no more.
+  private var octets: UInt64 = 0
+  public private(set) var count = 0
+  public init() {}
+  /// Channels in one enhanced request: Vol 3, Part A, §4.25.
+  public static var most: Int { 5 }
+
+  public subscript(index: Int) -> ChannelID {
+    precondition((0..<count).contains(index))
+    return ChannelID(rawValue: UInt16(truncatingIfNeeded: octets >> (8 * UInt64(index)) & 0xFF))
+  }
+  public func contains(_ channel: ChannelID) -> Bool {
+    for index in 0..<count where self[index] == channel { return true }
+    return false
+  }
+  public mutating func append(_ channel: ChannelID) {
+    precondition(count < 8 && channel.rawValue <= 0xFF)
+    octets |= UInt64(channel.rawValue) << (8 * UInt64(count))
+    count += 1
+  }
+}
+
+/// A channel that exists as long as its link: its number here, the lengths of its payloads, and its kind.
 public struct L2CAPChannel: Sendable {
-  /// A channel that opens on a link will be a third kind.
   @usableFromInline enum Kind: BitwiseCopyable, Sendable {
     /// The layer above carries it. It exists as long as the link, and has the same number on both sides.
     case fixed

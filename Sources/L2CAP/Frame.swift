@@ -1,7 +1,8 @@
 import BindruneWire
 import BindruneHCI
 
-/// A PDU in Basic L2CAP mode (B-frame), the only one of the fixed channels. Vol 3, Part A, §3.1.
+/// A PDU in Basic L2CAP mode (B-frame), the only one of the fixed channels. Vol 3, Part A, §3.1. The K-frames of
+/// credit-based channels have the same header.
 ///
 /// `Recombiner` and `Fragmenter` read and write the same four octets in place; a test compares them with this
 /// declaration.
@@ -23,6 +24,27 @@ public struct L2CAPFrame: WireRecord {
   }
   /// Octets of the Basic L2CAP header.
   @inlinable public static var headerCount: Int { 4 }
+}
+
+/// The first PDU of an SDU on a credit-based channel (K-frame). Vol 3, Part A, §3.4. Those that follow for the same SDU
+/// have no length of it.
+public struct CreditFrame: WireRecord {
+  /// Octets of everything behind the Channel ID: at most the receiver's MPS.
+  public var pduLength: UInt16 = 0
+  public var channelID = ChannelID()
+  /// Octets of the whole SDU: at most the receiver's MTU.
+  public var sduLength: UInt16 = 0
+  public var informationPayload = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("PDU Length", &pduLength)
+    try visit.value("Channel ID", &channelID)
+    try visit.value("L2CAP SDU Length", &sduLength)
+    try visit.octets(
+      "Information Payload", &informationPayload, .exactly(max(Int(pduLength) - CreditFrame.lengthCount, 0)))
+  }
+  /// Octets of the SDU's length.
+  @inlinable public static var lengthCount: Int { 2 }
 }
 
 /// Violations of L2CAP by a peer or a controller. The link continues in every case.
@@ -59,4 +81,31 @@ public enum L2CAPViolation: Sendable {
   case unexpectedSignal(SignalCode, identifier: UInt8)
   /// The limit of waiting answers for one link is reached; this request gets none.
   case tooManySignals(SignalCode)
+  /// A K-frame that the channel does not allow: the channel is disconnected.
+  case channel(ChannelID, ChannelFault)
+  /// Credits of 0, which is outside the range (Vol 3, Part A, §4.24), or for a channel that is not open. Ignored.
+  case unexpectedCredits(ChannelID, credits: UInt16)
+  /// A request for channels whose parameters are not allowed. Refused with this result: Vol 3, Part A, §4.23, §4.26.
+  case channelsRefused(ChannelResult)
+  /// A request for other parameters that is not allowed. Refused with this result: Vol 3, Part A, §4.28.
+  case reconfigurationRefused(ReconfigureResult)
+  /// A response that opens channels which cannot be: their opening fails, and those that the peer may believe open are
+  /// disconnected. Vol 3, Part A, §4.23, §4.26.
+  case invalidResponse(SignalCode)
+}
+
+/// What ends a credit-based channel: Vol 3, Part A, §10.1, unless another section is named.
+public enum ChannelFault: BitwiseCopyable, Sendable, Equatable {
+  /// A K-frame came while the peer had no credit.
+  case noCredit
+  /// A K-frame is longer than our MPS: §3.4.
+  case frameTooLong(length: Int)
+  /// The first K-frame of an SDU does not have the two octets of its length: §3.4.
+  case sduLengthMissing
+  /// An SDU is longer than our MTU: §3.4.
+  case sduTooLong(length: Int)
+  /// The K-frames of an SDU have more octets than its length states: §3.4.3.
+  case sduOverrun(received: Int, expected: Int)
+  /// The credits that the peer gave exceed 65,535 together: §4.24.
+  case tooManyCredits
 }

@@ -3,16 +3,17 @@ import BindruneWire
 import DequeModule
 import BindruneHCI
 
-/// The layers above L2CAP, on the channels given to `L2CAPLayer.open`.
+/// The layers above L2CAP, on the channels given to `L2CAPLayer.open`, and on the credit-based channels that are open.
+/// A payload of a credit-based channel is an SDU.
 public protocol L2CAPUpper: ~Copyable {
-  /// A whole payload, of a length that the channel allows, lent for the duration of the call.
+  /// A whole payload, of a length that the channel allows, lent for the duration of the call. An SDU may be empty.
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant)
   /// The channels of the link on which `nextPayload` appends one now.
   func waiting(of link: ConnectionHandle) -> ChannelSet
   /// Those, and perhaps others that are tried in vain: cheaper to ask for, before each packet.
   func candidates(of link: ConnectionHandle) -> ChannelSet
   /// Appends the next payload to send on the channel; false when there is none. `output` has room for the longest
-  /// payload of the link's channels.
+  /// payload of the channel; an SDU has at most `OpenChannel.longestSDU` octets.
   mutating func nextPayload(
     on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> Bool
@@ -27,6 +28,18 @@ public enum L2CAPEffect: Sendable {
   case parameterUpdateRequested(ConnectionHandle, identifier: UInt8, ConnectionParameterUpdateRequest)
   /// Our `requestParameterUpdate` has ended.
   case parameterUpdateEnded(ConnectionHandle, ParameterUpdateOutcome)
+  /// The peer asks for credit-based channels: answer with `answerChannels`.
+  case channelsRequested(ConnectionHandle, identifier: UInt8, ChannelRequest)
+  /// A credit-based channel is open: `L2CAPUpper` receives its SDUs, and is asked for them.
+  case channelOpened(ConnectionHandle, ChannelID, OpenChannel)
+  /// A channel of our `openChannels` does not open. It is not mentioned again.
+  case channelNotOpened(ConnectionHandle, ChannelID, ChannelEnd)
+  /// An open channel has ended. It is not mentioned again until its number is reused.
+  case channelClosed(ConnectionHandle, ChannelID, ChannelEnd)
+  /// The peer accepts other lengths on this channel.
+  case channelReconfigured(ConnectionHandle, ChannelID, OpenChannel)
+  /// Our `reconfigureChannels` has ended.
+  case reconfigurationEnded(ConnectionHandle, ChannelList, ReconfigureOutcome)
   /// The peer violated a rule. The case documents the consequence; the link continues.
   case violation(ConnectionHandle, L2CAPViolation)
 }
@@ -36,9 +49,10 @@ public enum L2CAPEffect: Sendable {
 /// into payloads, cuts payloads into ACL packets, and assigns payloads to the link's channels.
 ///
 /// **Function**: up, `receive` hands payloads of the upper layer's channels to it. L2CAP answers signaling commands
-/// (0x0005) itself, except that a request for other connection parameters becomes an effect, because the layer above
-/// decides on it. Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun, else the next
-/// frame of the channel that has the turn (`ChannelTable`).
+/// (0x0005) itself, except that requests for other connection parameters and for channels become effects, because the
+/// layer above decides on them. Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun,
+/// else the next frame of the channel that has the turn (`ChannelTable`). On a credit-based channel that frame is a
+/// part of an SDU, or all of it.
 ///
 /// **Phases** of a link: closed → open → closed, by `open` and `close`.
 public struct L2CAPLayer: ~Copyable {
@@ -69,20 +83,23 @@ public struct L2CAPLayer: ~Copyable {
     @inlinable @inline(__always) func ready<Upper: L2CAPUpper & ~Copyable>(_ upper: borrowing Upper) -> ChannelSet {
       var ready = upper.waiting(of: handle).intersection(channels.mayCarry)
       if signaling.hasCommand { ready.insert(.leSignaling) }
+      ready.formUnion(channels.hasFrame)
       return ready
     }
     @inlinable @inline(__always)
     mutating func nextPacket<Upper: L2CAPUpper & ~Copyable>(
-      aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
+      aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper,
+      _ buffers: inout SDUBuffers
     ) -> Bool {
       if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
       var ready = upper.candidates(of: handle).intersection(channels.mayCarry)
       if signaling.hasCommand { ready.insert(.leSignaling) }
+      ready.formUnion(channels.hasFrame)
       let start = output.byteCount
       Fragmenter.begin(&output)
       while let channel = channels.next(among: ready) {
-        if writeFrame(of: channel, into: &output, now: now, from: &upper) {
-          fragmenter.seal(from: start, on: channel, of: handle, aclLength: aclLength, &output)
+        if let number = writeFrame(of: channel, into: &output, now: now, from: &upper, &buffers) {
+          fragmenter.seal(from: start, on: number, of: handle, aclLength: aclLength, &output)
           return true
         }
         ready.remove(channel)
@@ -90,12 +107,92 @@ public struct L2CAPLayer: ~Copyable {
       output.truncate(to: start)
       return false
     }
+    /// Appends the next frame's payload. Returns the channel's number at the peer; nil if there is no frame.
     @inlinable @inline(__always)
     mutating func writeFrame<Upper: L2CAPUpper & ~Copyable>(
-      of channel: ChannelID, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
-    ) -> Bool {
-      if channel == .leSignaling, signaling.hasCommand { return signaling.writeCommand(into: &output, now: now) }
-      return upper.nextPayload(on: channel, of: handle, into: &output, now: now)
+      of channel: ChannelID, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper,
+      _ buffers: inout SDUBuffers
+    ) -> ChannelID? {
+      if channel == .leSignaling, signaling.hasCommand || channels.hasFrame.contains(.leSignaling) {
+        return signaling.writeCommand(of: handle, into: &output, now: now, &channels) ? channel : nil
+      }
+      if let index = channels.index(of: channel) {
+        let handle = handle
+        return writeCreditFrame(at: index, into: &output, &buffers) { room in
+          upper.nextPayload(on: channel, of: handle, into: &room, now: now)
+        }
+      }
+      return upper.nextPayload(on: channel, of: handle, into: &output, now: now) ? channel : nil
+    }
+    /// The next K-frame of the SDU that has begun, else the first one of the SDU that `write` appends.
+    @usableFromInline mutating func writeCreditFrame(
+      at index: Int, into output: inout OutputRawSpan, _ buffers: inout SDUBuffers,
+      _ write: (inout OutputRawSpan) -> Bool
+    ) -> ChannelID? {
+      let id = channels.credit[index].id, peer = channels.credit[index].disconnectable
+      let wrote = channels.change(at: index) { channel in
+        if channel.mayContinue {
+          channel.writeNext(into: &output, &buffers)
+          return true
+        }
+        return channel.mayBegin && channel.begin(into: &output, &buffers, write)
+      }
+      guard wrote else { return nil }
+      signaling.finish(id, handle, &channels)
+      return peer
+    }
+
+    // MARK: Credit-based channels
+
+    /// Processes a K-frame. After `.inFrame` and `.joined`, the caller hands up the SDU and calls `endSDU`.
+    @usableFromInline mutating func receiveCreditFrame(
+      _ frame: Recombined.Frame, in packet: Span<UInt8>, at index: Int, _ buffers: inout SDUBuffers,
+      _ effects: inout Deque<L2CAPEffect>
+    ) -> SDUJoiner.Outcome {
+      guard channels.credit[index].isEstablished else {
+        effects.report(.unknownChannel(frame.channel), handle)
+        return .incomplete
+      }
+      let outcome =
+        frame.isInPacket
+        ? channels.receive(frame, in: packet, at: index, &buffers)
+        : channels.receive(frame, in: recombiner, at: index, &buffers)
+      if case .fault(let fault) = outcome { signaling.fail(frame.channel, fault, handle, &channels, &effects) }
+      return outcome
+    }
+    /// The upper layer has returned from `receive`.
+    @usableFromInline mutating func endSDU(at index: Int, _ buffers: inout SDUBuffers) {
+      channels.change(at: index) { $0.endSDU(&buffers) }
+    }
+    mutating func receiveSignal(_ frame: Span<UInt8>, now: Instant, _ effects: inout Deque<L2CAPEffect>) {
+      signaling.receive(frame, from: handle, now: now, &channels, &effects)
+    }
+    mutating func expire(now: Instant, _ effects: inout Deque<L2CAPEffect>) {
+      signaling.expire(now: now, of: handle, &channels, &effects)
+    }
+    mutating func close(_ effects: inout Deque<L2CAPEffect>) { signaling.close(handle, &channels, &effects) }
+    mutating func openChannels(
+      _ spsm: SPSM, _ settings: ChannelSettings, count: Int, isEnhanced: Bool
+    ) throws(ChannelRefusal) -> ChannelList {
+      let list = try signaling.open(spsm, settings, count: count, isEnhanced: isEnhanced, &channels)
+      recombiner.reserve(longestPayload: Int(settings.mps))
+      return list
+    }
+    mutating func answerChannels(
+      identifier: UInt8, _ decision: ChannelDecision, _ effects: inout Deque<L2CAPEffect>
+    ) -> ChannelList? {
+      if case .accepted(let settings, _) = decision { recombiner.reserve(longestPayload: Int(settings.mps)) }
+      return signaling.answer(identifier: identifier, decision, handle, &channels, &effects)
+    }
+    mutating func closeChannel(_ id: ChannelID, now: Instant, _ effects: inout Deque<L2CAPEffect>) -> Bool {
+      signaling.close(id, handle, now: now, &channels, &effects)
+    }
+    mutating func reconfigureChannels(_ list: ChannelList, mtu: UInt16, mps: UInt16) throws(ChannelRefusal) {
+      try signaling.reconfigure(list, mtu: mtu, mps: mps, &channels)
+      recombiner.reserve(longestPayload: Int(mps))
+    }
+    mutating func taken(_ count: Int, on id: ChannelID) {
+      if let index = channels.index(of: id) { channels.change(at: index) { $0.taken(count) } }
     }
   }
 
@@ -103,6 +200,8 @@ public struct L2CAPLayer: ~Copyable {
   /// Indexes of `links`, by connection handle (12 bits).
   @usableFromInline var places = PlaceTable()
   @usableFromInline var effects = Deque<L2CAPEffect>()
+  /// Memory for SDUs, of all links.
+  @usableFromInline var buffers = SDUBuffers()
 
   public init() {}
 
@@ -120,7 +219,7 @@ public struct L2CAPLayer: ~Copyable {
   /// Closes a link, and ends everything that waits on it.
   public mutating func close(_ link: ConnectionHandle) {
     guard let place = place(of: link) else { return }
-    links[place].signaling.close(link, &effects)
+    links[place].close(&effects)
     places.remove(link.rawValue)
     links.remove(at: place)
   }
@@ -138,7 +237,9 @@ public struct L2CAPLayer: ~Copyable {
     let outcome = links[place].recombiner.receive(acl, in: packet)
     if let violation = outcome.violation { effects.report(violation, acl.handle) }
     guard let frame = outcome.frame else { return }
-    guard links[place].isForUpper(frame) else { return receive(frame, in: packet, at: place) }
+    guard links[place].isForUpper(frame) else {
+      return receive(frame, in: packet, at: place, now: now, into: &upper)
+    }
     let start = Int(frame.payload.offset), end = start &+ frame.length
     if frame.isInPacket {
       upper.receive(packet.extracting(start..<end), on: frame.channel, of: acl.handle, now: now)
@@ -148,10 +249,35 @@ public struct L2CAPLayer: ~Copyable {
     }
   }
 
+  /// Processes a frame that is not one of a fixed channel of the layer above: a K-frame, or one that is not handed up.
+  @inlinable
+  mutating func receive<Upper: L2CAPUpper & ~Copyable>(
+    _ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int, now: Instant, into upper: inout Upper
+  ) {
+    guard let index = links[place].channels.index(of: frame.channel) else {
+      return receive(frame, in: packet, at: place, now: now)
+    }
+    let link = links[place].handle, start = Int(frame.payload.offset) &+ CreditFrame.lengthCount
+    switch links[place].receiveCreditFrame(frame, in: packet, at: index, &buffers, &effects) {
+    case .incomplete, .fault: return
+    case .inFrame where frame.isInPacket:
+      upper.receive(
+        packet.extracting(start..<Int(frame.payload.offset) &+ frame.length), on: frame.channel, of: link, now: now)
+    case .inFrame:
+      upper.receive(
+        links[place].recombiner.bytes.span.extracting(start..<Int(frame.payload.offset) &+ frame.length),
+        on: frame.channel, of: link, now: now)
+    case .joined:
+      upper.receive(
+        links[place].channels.credit[index].joiner.bytes.span, on: frame.channel, of: link, now: now)
+    }
+    links[place].endSDU(at: index, &buffers)
+  }
+
   /// Processes a frame that is not handed up: of L2CAP's own channel, of an unknown one, or with a length that is not
   /// allowed.
   @usableFromInline
-  mutating func receive(_ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int) {
+  mutating func receive(_ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int, now: Instant) {
     let link = links[place].handle
     let start = Int(frame.payload.offset), end = start + Int(frame.payload.count)
     guard let channel = links[place].channels[frame.channel] else {
@@ -173,7 +299,7 @@ public struct L2CAPLayer: ~Copyable {
     case _ where frame.length > longest:
       effects.report(.frameTooLong(channel.id, length: frame.length), link)
     case .signaling:
-      links[place].signaling.receive(copy.span, from: link, &effects)
+      links[place].receiveSignal(copy.span, now: now, &effects)
     case .fixed: break  // already handed up
     }
   }
@@ -195,14 +321,15 @@ public struct L2CAPLayer: ~Copyable {
   /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1);
   /// false when there is none. Call it when the controller has a free buffer for this link.
   ///
-  /// `output` has room for nine octets of headers and the longest payload, whatever `aclLength` is: a frame is written
-  /// whole, and what exceeds `aclLength` is kept for the next calls.
+  /// `output` has room for nine octets of headers and the longest payload of the fixed channels, or 1,024 octets while a
+  /// credit-based channel is open, whatever `aclLength` is: a frame is written whole, and what exceeds `aclLength` is
+  /// kept for the next calls.
   @inlinable
   public mutating func nextPacket<Upper: L2CAPUpper & ~Copyable>(
     for link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
   ) -> Bool {
     guard let place = place(of: link) else { return false }
-    return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper)
+    return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper, &buffers)
   }
 
   /// The same for a payload of `channel` that `write` appends, while nothing waits on this link (traps otherwise).
@@ -241,16 +368,59 @@ public struct L2CAPLayer: ~Copyable {
     return links[place].signaling.respondToParameterUpdate(identifier: identifier, accepted: accepted)
   }
 
+  // MARK: Credit-based channels
+
+  /// Asks the peer for a channel (Vol 3, Part A, §4.22), or for up to five enhanced ones at once (§4.25). Each ends with
+  /// `.channelOpened` or `.channelNotOpened`.
+  public mutating func openChannels(
+    _ link: ConnectionHandle, _ spsm: SPSM, _ settings: ChannelSettings, count: Int = 1, isEnhanced: Bool, now: Instant
+  ) throws(ChannelRefusal) -> ChannelList {
+    guard let place = place(of: link) else { throw .notOpen }
+    return try links[place].openChannels(spsm, settings, count: count, isEnhanced: isEnhanced)
+  }
+  /// Answers `.channelsRequested`. Returns the channels that open, for which `.channelOpened` follows; nil when the
+  /// request is no longer pending.
+  @discardableResult
+  public mutating func answerChannels(
+    _ link: ConnectionHandle, identifier: UInt8, _ decision: ChannelDecision
+  ) -> ChannelList? {
+    guard let place = place(of: link) else { return nil }
+    return links[place].answerChannels(identifier: identifier, decision, &effects)
+  }
+  /// Closes a channel (Vol 3, Part A, §4.6), or gives up its opening. `.channelClosed` or `.channelNotOpened` follows at
+  /// once. An SDU of which a K-frame has been sent is still completed, for at most 30 s. False if the channel is not
+  /// open.
+  @discardableResult
+  public mutating func closeChannel(_ link: ConnectionHandle, _ channel: ChannelID, now: Instant) -> Bool {
+    guard let place = place(of: link) else { return false }
+    return links[place].closeChannel(channel, now: now, &effects)
+  }
+  /// Accepts other lengths on up to five enhanced channels: an MTU that is not less than before, and an MPS that is not
+  /// less either, unless it is for a single channel (Vol 3, Part A, §4.27). Ends with `.reconfigurationEnded`.
+  public mutating func reconfigureChannels(
+    _ link: ConnectionHandle, _ channels: ChannelList, mtu: UInt16, mps: UInt16
+  ) throws(ChannelRefusal) {
+    guard let place = place(of: link) else { throw .notOpen }
+    try links[place].reconfigureChannels(channels, mtu: mtu, mps: mps)
+  }
+  /// The layer above has room again for the first `count` SDUs of those that it was handed: their credits are given back
+  /// to the peer. Not for a channel with `ChannelSettings.takesAtOnce`.
+  public mutating func taken(_ count: Int, on channel: ChannelID, of link: ConnectionHandle) {
+    if let place = place(of: link) { links[place].taken(count, on: channel) }
+  }
+
   // MARK: Time and effects
 
   /// When `expire` must act for this link.
   public func deadline(of link: ConnectionHandle) -> Instant? {
-    place(of: link).flatMap { links[$0].signaling.deadline }
+    place(of: link).flatMap { .earliest(links[$0].signaling.deadline, links[$0].channels.deadline) }
   }
-  /// Ends overdue requests on this link.
+  /// Ends overdue requests on this link, and channels that wait for credits to send the rest of an SDU.
   public mutating func expire(_ link: ConnectionHandle, now: Instant) {
-    if let place = place(of: link) { links[place].signaling.expire(now: now, of: link, &effects) }
+    if let place = place(of: link) { links[place].expire(now: now, &effects) }
   }
+  /// Buffers for SDUs that no channel uses.
+  var keptBuffers: Int { buffers.count }
   /// True while `nextEffect` returns an effect.
   @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty }
   /// The next effect, in order.

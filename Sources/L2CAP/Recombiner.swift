@@ -48,13 +48,16 @@ public struct Recombiner: ~Copyable {
   /// The beginning of the frame in progress, header first; afterwards the frame collected last.
   public private(set) var bytes: UniqueArray<UInt8>
   /// The most octets that are kept, header included.
-  public let capacity: Int
+  public private(set) var capacity: Int
 
   /// Keeps the header and at most `longestPayload` octets.
   public init(longestPayload: Int) {
     capacity = L2CAPFrame.headerCount + max(longestPayload, 0)
     bytes = UniqueArray(minimumCapacity: capacity)
   }
+
+  /// Keeps at least the header and `longestPayload` octets from the next frame on.
+  mutating func reserve(longestPayload: Int) { capacity = max(capacity, L2CAPFrame.headerCount + longestPayload) }
 
   /// Processes one ACL packet; ranges in `acl` refer to `packet`.
   @inlinable @inline(__always)
@@ -94,7 +97,8 @@ public struct Recombiner: ~Copyable {
     case .complete:
       return Recombined(violation: .illegalFlags)
     }
-    bytes.append(copying: data.extracting(first: capacity - bytes.count))
+    // Behind octets that were dropped, no others are kept, though `capacity` may have grown.
+    if bytes.count == received { bytes.append(copying: data.extracting(first: capacity - bytes.count)) }
     received += data.count
     phase = .collecting(received: received)
     guard let expected = expected(received), received >= expected else { return Recombined(violation: interrupted) }

@@ -41,6 +41,7 @@ private let machines: [(file: String, title: String)] = [
   ("Transitions/advertising-set", "An advertising set"),
   ("Transitions/scanner", "Scanner"),
   ("Transitions/connections", "Connections"),
+  ("Transitions/credit-channel", "A credit-based channel"),
   ("Machines/security-manager-initiator", "Security Manager, initiator"),
   ("Machines/security-manager-responder", "Security Manager, responder"),
 ]

@@ -254,7 +254,9 @@ private final class Both {
     case .frameTooShort(let channel, let length):
       Happening("too short", link, octets: little(channel.rawValue), number: length)
     case .unknownChannel(let channel): Happening("unknown channel", link, number: Int(channel.rawValue))
-    case .malformedSignal, .illegalIdentifier, .rejectedSignal, .unexpectedSignal, .tooManySignals: nil
+    case .malformedSignal, .illegalIdentifier, .rejectedSignal, .unexpectedSignal, .tooManySignals, .channel,
+      .unexpectedCredits, .channelsRefused, .reconfigurationRefused, .invalidResponse:
+      nil
     }
   }
 }

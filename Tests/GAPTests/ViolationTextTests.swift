@@ -20,6 +20,14 @@ import Testing
     (.hci(.handleInUse(ConnectionHandle(rawValue: 0x0040))), "restarted"), (.l2cap(.unknownLink), "not open"),
     (.l2cap(.incompleteFrame(received: 3, expected: nil)), "3 of unknown many octets"),
     (.l2cap(.frameTooLong(.attribute, length: 600)), "0x0004"), (.l2cap(.rejectedSignal(0x14)), "0x14"),
+    (
+      .l2cap(.channel(ChannelID(rawValue: 0x0041), .sduOverrun(received: 12, expected: 10))),
+      "12 octets of an SDU of 10"
+    ),
+    (.l2cap(.channel(ChannelID(rawValue: 0x0041), .noCredit)), "0x0041"),
+    (.l2cap(.channelsRefused(.sourceCIDAlreadyAllocated)), "0x000A"), (.l2cap(.invalidResponse(0x15)), "0x15"),
+    (.l2cap(.unexpectedCredits(ChannelID(rawValue: 0x0041), credits: 0)), "0 credits"),
+    (.l2cap(.reconfigurationRefused(.mpsReduced)), "0x0002"),
     (.att(.malformed(.readRequest, truncated)), "ATT_READ_REQ"), (.att(.mtuTooSmall(22)), "22 octets"),
     (.att(.longerThanMTU(.handleValueNotification, count: 30, mtu: 23)), "30 octets, more than the MTU of 23"),
     (.seekRefused(.commandDisallowed), "0x0C"),

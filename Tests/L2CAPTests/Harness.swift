@@ -76,10 +76,10 @@ final class Station {
     precondition(wrote == wants, "hasPacket and nextPacket agree")
     return wrote ? buffer.bytes : nil
   }
-  /// All waiting packets, without the nine octets of headers: `05: 01 03 …`.
-  func sent() -> [String] {
+  /// All waiting packets, each a whole frame, without the nine octets of headers: `05: 01 03 …`.
+  func sent(aclLength: Int = 251) -> [String] {
     var result: [String] = []
-    while let packet = nextPacket() {
+    while let packet = nextPacket(aclLength: aclLength) {
       let headers = octets("02 40 00") + littleEndian(packet.count - 5) + littleEndian(packet.count - 9)
       precondition(Array(packet[..<7]) == headers && packet[8] == 0)
       result.append(hex([packet[7]]) + ": " + hex(packet[9...]))
@@ -117,6 +117,13 @@ func text(_ effect: L2CAPEffect) -> String {
     \(request.timeout.rawValue)
     """
   case .parameterUpdateEnded(_, let outcome): "ended: \(outcome)"
+  case .channelsRequested(_, let identifier, let request):
+    "\(request.count)\(request.isEnhanced ? " enhanced" : "") of \(request.spsm.text) requested \(identifier): \(request.peerMTU) \(request.peerMPS)"
+  case .channelOpened(_, let channel, let facts): "open \(channel.text): \(facts.peerMTU)"
+  case .channelNotOpened(_, let channel, let end): "not open \(channel.text): \(text(end))"
+  case .channelClosed(_, let channel, let end): "closed \(channel.text): \(text(end))"
+  case .channelReconfigured(_, let channel, let facts): "reconfigured \(channel.text): \(facts.peerMTU)"
+  case .reconfigurationEnded(_, let list, let outcome): "reconfiguration of \(list.count) ended: \(text(outcome))"
   case .violation(_, let violation):
     switch violation {
     case .malformedSignal(let code, let error): "malformed \(hex([code.rawValue])): \(error)"
@@ -127,8 +134,28 @@ func text(_ effect: L2CAPEffect) -> String {
     case .frameTooLong(let channel, let length): "too long \(channel.rawValue): \(length)"
     case .frameTooShort(let channel, let length): "too short \(channel.rawValue): \(length)"
     case .unknownChannel(let channel): "unknown channel \(channel.rawValue)"
+    case .channel(let channel, let fault): "fault \(channel.text): \(fault)"
+    case .unexpectedCredits(let channel, let credits): "credits \(channel.text): \(credits)"
+    case .channelsRefused(let result): "channels refused \(result.text)"
+    case .reconfigurationRefused(let result): "reconfiguration refused \(result.text)"
+    case .invalidResponse(let code): "invalid response \(hex([code.rawValue]))"
     case .unknownLink, .illegalHandle, .illegalFlags, .orphanFragment, .incompleteFrame, .overlongFragment:
       "\(violation)"
     }
+  }
+}
+func text(_ end: ChannelEnd) -> String {
+  switch end {
+  case .refused(let result): "refused \(result.text)"
+  case .notUnderstood(let reason): "not understood \(reason.text)"
+  case .fault(let fault): "\(fault)"
+  case .invalidResponse, .timedOut, .closedHere, .closedByPeer, .linkClosed: "\(end)"
+  }
+}
+func text(_ outcome: ReconfigureOutcome) -> String {
+  switch outcome {
+  case .refused(let result): "refused \(result.text)"
+  case .notUnderstood(let reason): "not understood \(reason.text)"
+  case .accepted, .timedOut, .linkClosed: "\(outcome)"
   }
 }

@@ -98,8 +98,20 @@ import Testing
       signal: "06 01 00 00",
       outcome: "malformed 06: truncated \"Destination CID\": needed 2, available 0 / " + notUnderstood),
     Input(
-      signal: "14 01 0A 00 80 00 40 00 00 04 F7 00 10 00", outcome: "rejected 14 / " + notUnderstood),
-    Input(signal: "17 01 0A 00 80 00 40 00 00 04 10 00 40 00", outcome: "rejected 17 / " + notUnderstood),
+      signal: "14 01 0A 00 80 00 40 00 00 04 F7 00 10 00", outcome: "1 of 0x0080 requested 1: 1024 247 / "),
+    Input(
+      signal: "14 01 09 00 80 00 40 00 00 04 F7 00 10",
+      outcome: "malformed 14: truncated \"Initial Credits\": needed 2, available 1 / " + notUnderstood),
+    Input(
+      signal: "17 01 0A 00 80 00 40 00 00 04 10 00 40 00", outcome: "1 enhanced of 0x0080 requested 1: 64 1024 / "),
+    Input(
+      signal: "17 01 08 00 80 00 40 00 00 04 10 00",
+      outcome: "malformed 17: truncated \"Source CID\": needed 2, available 0 / " + notUnderstood),
+    Input(
+      signal: "17 01 0B 00 80 00 40 00 00 04 10 00 40 00 41",
+      outcome: "malformed 17: truncated \"Source CID\": needed 2, available 1 / " + notUnderstood),
+    Input(
+      signal: "19 01 06 00 40 00 40 00 40 00", outcome: "reconfiguration refused 0x0003 / 05: 1A 01 02 00 03 00"),
     Input(signal: "02 01 00 00", outcome: "rejected 02 / " + notUnderstood),
     Input(signal: "0A 01 00 00", outcome: "rejected 0A / " + notUnderstood),
     Input(signal: "00 01 00 00", outcome: "rejected 00 / " + notUnderstood),
@@ -107,7 +119,10 @@ import Testing
     Input(
       signal: "15 01 00 00", outcome: "malformed 15: truncated \"Destination CID\": needed 2, available 0 / "),
     Input(signal: "15 01 0A 00 41 00 17 00 17 00 00 00 00 00", outcome: "unexpected 15 1 / "),
-    Input(signal: "16 01 04 00 40 00 01 00", outcome: "unexpected 16 1 / "),
+    Input(signal: "07 01 04 00 40 00 41 00", outcome: "unexpected 07 1 / "),
+    Input(signal: "18 01 0A 00 40 00 40 00 01 00 00 00 40 00", outcome: "unexpected 18 1 / "),
+    Input(signal: "1A 01 02 00 00 00", outcome: "unexpected 1A 1 / "),
+    Input(signal: "16 01 04 00 40 00 01 00", outcome: "credits 0x0040: 1 / "),
     Input(signal: "12 00 08 00 06 00 06 00 00 00 0A 00", outcome: "illegal identifier 12 / "),
     Input(signal: "13 00 02 00 00 00", outcome: "illegal identifier 13 / "),
     Input(
@@ -273,22 +288,38 @@ import Testing
       if Bool.random(using: &chance) { _ = station.nextPacket(aclLength: .random(in: 1...100, using: &chance)) }
     }
     while let effect = station.layer.nextEffect() {
-      if case .parameterUpdateRequested(let handle, let identifier, let request) = effect {
+      switch effect {
+      case .parameterUpdateRequested(let handle, let identifier, let request):
         #expect(request.isValid && handle == link)
+        if Bool.random(using: &chance) { #expect(station.respond(identifier, accepted: true)) }
+      case .channelsRequested(let handle, let identifier, let request):
+        #expect((1...5).contains(request.count) && handle == link)
+        let decision: ChannelDecision =
+          Bool.random(using: &chance) ? .refused(.spsmNotSupported) : .accepted(ChannelSettings(mtu: 64, mps: 64))
         if Bool.random(using: &chance) {
-          #expect(station.respond(identifier, accepted: true))
+          #expect(station.answer(identifier, decision) != nil)
         }
+      case .channelOpened(let handle, let channel, _):
+        if Bool.random(using: &chance) { #expect(handle == link && station.close(channel.rawValue)) }
+      case .parameterUpdateEnded, .channelNotOpened, .channelClosed, .channelReconfigured, .reconfigurationEnded,
+        .violation:
+        break
       }
     }
     _ = station.request(SignalingTests.request)
     station.layer.expire(link, now: station.now)
     if Int.random(in: 0..<50, using: &chance) == 0 {
       station.upper.received = []
+      station.upper.channels = []
       station.receive(RecombinationTests.whole)
       #expect(station.upper.received == [[0x0A, 0x03, 0x00]])
     }
-    for payload in station.upper.received { #expect((1...517).contains(payload.count)) }
+    for (channel, payload) in zip(station.upper.channels, station.upper.received) {
+      // An SDU may be empty.
+      #expect((ChannelID.dynamic.contains(channel.rawValue) ? 0...64 : 1...517).contains(payload.count))
+    }
     station.upper.received = []
+    station.upper.channels = []
     station.upper.links = []
   }
 }
