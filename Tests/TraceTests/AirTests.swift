@@ -123,6 +123,49 @@ import Testing
     #expect(sink.sink.adapters[0].used == 0 && sink.sink.links[0].reason?.rawValue == 0x08)
   }
 
+  /// Connection Complete, of BR/EDR: Vol 4, Part E, §7.7.3. One of another length is ignored.
+  @Test func classicConnection() {
+    var sink = DissectingSink(AirMonitor())
+    let complete: [UInt8] = [
+      0x04, 0x03, 0x0B, 0x00, 0x40, 0x00, 0xF5, 0xF4, 0xF3, 0xF2, 0xF1, 0xF0, 0x01, 0x00,
+    ]
+    Self.feed(&sink, [(0, false, [0x04, 0x03, 0x09] + complete[3..<12])])
+    #expect(sink.sink.links.isEmpty)
+    Self.feed(&sink, [(1, false, complete)])
+    let link = sink.sink.links.first
+    #expect(link?.connection == 0x0040 && link?.isLE == false)
+    #expect(link?.peer == DeviceAddress(0xF0F1_F2F3_F4F5) && link?.peerType == .public)
+  }
+
+  /// ADV_IND and CONNECT_IND: Vol 6, Part B, §2.1, §2.3, §2.3.1.1, §2.3.3.1. One of another length is ignored.
+  @Test func advertisingPackets() {
+    var sink = DissectingSink(AirMonitor())
+    let advertiser: [UInt8] = [0xF5, 0xF4, 0xF3, 0xF2, 0xF1, 0xF0], crc: [UInt8] = [0xAA, 0xBB, 0xCC]
+    func feed(_ header: UInt8, _ payload: [UInt8]) {
+      let octets = [0xD6, 0xBE, 0x89, 0x8E, header, UInt8(payload.count)] + payload + crc
+      let record = CaptureRecord(
+        number: 1, time: 1_000_000_000_000, direction: nil, content: .linkLayer(.unknown),
+        octets: Octets(0, octets.count))
+      sink.receive(record, octets.span)
+    }
+    // TxAdd is bit 6, RxAdd bit 7.
+    feed(0x40, advertiser + [0x04, 0x09, 0x42, 0x65, 0x64])
+    #expect(sink.sink.devices.map(\.name) == ["Bed"] && sink.sink.devices.first?.type == .random)
+    #expect(sink.sink.devices.first?.address == DeviceAddress(0xF0F1_F2F3_F4F5))
+    // The address of the initiator, that of the advertiser, the access address, CRCInit, WinSize, WinOffset, the
+    // interval of 30 ms, a latency of 1, a timeout of 5 s, the channel map, Hop and SCA.
+    let connect: [UInt8] =
+      [1, 2, 3, 4, 5, 6] + advertiser + [0x27, 0x4A, 0x65, 0x50, 0x11, 0x22, 0x33, 0x02, 0x04, 0x00]
+      + [0x18, 0x00, 0x01, 0x00, 0xF4, 0x01, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F, 0x25]
+    feed(0x85, Array(connect.dropLast()))
+    #expect(sink.sink.links.isEmpty)
+    feed(0x85, connect)
+    let link = sink.sink.links.first
+    #expect(
+      link?.connection == 0x5065_4A27 && link?.peer == DeviceAddress(0xF0F1_F2F3_F4F5) && link?.peerType == .random)
+    #expect(link?.interval?.rawValue == 24 && link?.latency == 1 && link?.supervisionTimeout?.rawValue == 500)
+  }
+
   /// A write counts when the server has accepted it; equal values are no change.
   @Test func values() {
     var sink = DissectingSink(AirMonitor(keepsChanges: true))
