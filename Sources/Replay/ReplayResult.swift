@@ -22,6 +22,7 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
   case pairingComputed = "pairing that depends on random values"
   case pairingNotCompared = "pairing before the trace"
   case refusal = "refusal by the user"
+  case channelRefusal = "refusal of a channel"
   case bondRemoved = "bond removed by the user"
   case endOfLink = "end of the link"
 
@@ -50,6 +51,8 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
       "The peer's values depend on the host's random numbers: they were computed again for those of our host."
     case .pairingNotCompared: "The trace begins in the middle of this pairing, which was not compared."
     case .refusal: "The recorded host's user refused a pairing: so did ours."
+    case .channelRefusal:
+      "The recorded host rejects requests for channels, which it does not support: ours refuses for lack of a service."
     case .bondRemoved:
       "The recorded host behaves as one that has no bond any more, without a contrary sign: ours was removed."
     case .endOfLink: "The link ended before the recorded host sent what ours had ready."

@@ -406,11 +406,23 @@ struct ReplayRun: ~Copyable {
   private static func isMTUExchange(_ opcode: ATTOpcode) -> Bool {
     opcode == ExchangeMTURequest.opcode || opcode == ExchangeMTUResponse.opcode
   }
+  /// Command not understood, or a response to a request for channels that opens none: Vol 3, Part A, §4.1, §4.23, §4.26.
+  private static func refusesChannels(_ signal: [UInt8]) -> Bool {
+    switch try? AnySignal(signal.span) {
+    case .commandRejectResponse(let reject): reject.reason == .commandNotUnderstood
+    case .leCreditBasedConnectionResponse(let response): response.result != .success
+    case .creditBasedConnectionResponse(let response): response.result != .success
+    default: false
+    }
+  }
   /// What permits two PDUs to differ.
   private func freedom(
     _ recorded: [UInt8], _ ours: [UInt8], _ stream: ReplayStream, _ link: Int
   ) -> ReplayFreedom? {
     if stream == .server, isBeginning(recorded, of: ours) { return .entries }
+    if stream == .signaling, Self.refusesChannels(recorded), Self.refusesChannels(ours), recorded[1] == ours[1] {
+      return .channelRefusal
+    }
     guard recorded.first == ours.first, recorded.count == ours.count else { return nil }
     switch stream {
     // The signature of a key that the trace does not show; the counter is compared. Vol 3, Part H, §2.4.5.

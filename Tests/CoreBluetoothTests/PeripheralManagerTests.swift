@@ -161,6 +161,8 @@ import Testing
     script.session.deliver(.adapter(.poweredOff("It is off.")))
     script.releaseManager()
     script.queue.resume()
+    // A call that the queue had begun before it was suspended retains the manager until it returns.
+    script.waitForQueue()
     #expect(script.session.isClosed)
     script.deliver(
       .readRequested(ServerRequest(rawValue: 1), central: UUID(), handle(0x12), offset: 0, longestUpdate: 20))

@@ -254,8 +254,8 @@ private let link1 = LinkID(rawValue: 1)
       ])
   }
 
-  /// On a link that the peer made, an app would keep an ATT_MTU of 23 if the peer asks for no exchange: our client's first
-  /// request is preceded by one. Once, and not if the peer has asked: Vol 3, Part F, §3.4.2.1.
+  /// On a link that the peer made, an app would keep an ATT_MTU of 23 if the peer asks for no exchange: one precedes our
+  /// client's first request. Once, and not if the peer has asked: Vol 3, Part F, §3.4.2.1.
   @Test(arguments: [false, true]) func aPeripheralsClientExchangesTheMTU(thePeerHas: Bool) {
     var bench = Self.peripheral()
     bench.answerAll()
