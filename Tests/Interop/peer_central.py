@@ -319,14 +319,16 @@ class Central:
             signals.put_nowait(bytes(frame))
         self.device.l2cap_channel_manager.on_control_frame = on_control_frame
         try:
-            # LE credit based connection request, then a code that no edition has.
-            for identifier, signal in ((0x11, '14110A0081004000170017000100'), (0x12, 'E0120000')):
+            # LE credit based connection request, which no service awaits: result SPSM not supported, Vol 3, Part A, §4.23.
+            # Then a code that no edition has: command not understood, §4.1.
+            refused = bytes([0x15, 0x11, 0x0A, 0]) + bytes(8) + bytes([2, 0])
+            for signal, answered in (('14110A0081004000170017000100', refused), ('E0120000', bytes([1, 0x12, 2, 0, 0, 0]))):
                 self.device.send_l2cap_pdu(self.connection.handle, l2cap.L2CAP_LE_SIGNALING_CID, bytes.fromhex(signal))
                 try:
                     frame = await asyncio.wait_for(signals.get(), self.args.timeout)
                 except asyncio.TimeoutError:
                     frame = b''
-                check(f'strict: signal {signal[:2]} is rejected', frame, bytes([0x01, identifier, 2, 0, 0, 0]))
+                check(f'strict: signal {signal[:2]} is refused', frame, answered)
         finally:
             self.device.l2cap_channel_manager.on_control_frame = handler
 
