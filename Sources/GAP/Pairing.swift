@@ -1,3 +1,4 @@
+import BindruneATT
 import BasicContainers
 import BindruneToolbox
 import BindruneWire
