@@ -252,9 +252,11 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     let host = BluetoothHost(air.radio.controller(), database: try builder.build())
     try await host.start()
     try await host.advertise(AdvertisingData(localName: "Changing"))
+    // From now on: a request that nobody hears is refused.
+    let events = await host.events
     let serving = Task {
       var isChanged = false
-      for try await case .readRequested(let request) in await host.events {
+      for try await case .readRequested(let request) in events {
         if !isChanged {
           isChanged = true
           try await host.remove(service: old)
