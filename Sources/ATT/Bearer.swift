@@ -283,8 +283,8 @@ public struct Bearer: ~Copyable {
     case .enhanced: false
     }
   }
-  /// The same, unless the peer has begun an exchange: the MTU of a device is the same in both directions, so another one
-  /// would change nothing. Vol 3, Part F, §3.4.2.1.
+  /// The same, unless the peer has begun an exchange: the MTU of a device is the same in both directions, so a second
+  /// exchange would change nothing. Vol 3, Part F, §3.4.2.1.
   public mutating func exchangeMTUUnlessPeerHas() { if case .notAsked = peerExchange { exchangeMTU() } }
   /// The peer sends its MTU and asks for ours. The exchange takes effect when the response has been sent: §3.4.2.2.
   @usableFromInline mutating func receive(_ request: ExchangeMTURequest, _ room: ServerBearer.Room) {

@@ -18,7 +18,8 @@ public struct ChannelRequest: BitwiseCopyable, Sendable, Equatable {
 
 /// What the layer above decides about a request for channels.
 public enum ChannelDecision: BitwiseCopyable, Sendable, Equatable {
-  /// Opens the first `atMost` of the request's channels; the others are refused for lack of resources.
+  /// Opens the first `atMost` of the request's channels; the others are refused for lack of resources, and so are all
+  /// if the request is an enhanced one, which the peer decides, and the settings are not for such a channel.
   case accepted(ChannelSettings, atMost: Int = ChannelList.most)
   /// All of them. L2CAP itself gives the results about identifiers and parameters.
   case refused(ChannelResult)
@@ -219,15 +220,12 @@ extension SignalingChannel {
     guard settings.isValid(isEnhanced: isEnhanced), (1...0x00FF).contains(spsm.rawValue),
       (1...(isEnhanced ? ChannelList.most : 1)).contains(count)
     else { throw .invalidParameters }
-    guard channels.freeCount >= count else { throw .noFreeChannel }
-    var group = ChannelGroup(isEnhanced: isEnhanced)
-    for _ in 0..<count {
-      guard let id = channels.freeNumber else { break }
-      channels.append(CreditChannel(id, spsm: spsm, isEnhanced: isEnhanced, settings))
-      group.channels.append(id)
+    guard let list = channels.freeNumbers(count) else { throw .noFreeChannel }
+    for place in 0..<list.count {
+      channels.append(CreditChannel(list[place], spsm: spsm, isEnhanced: isEnhanced, settings))
     }
-    waiting.append(.request(.connection(group)))
-    return group.channels
+    waiting.append(.request(.connection(ChannelGroup(channels: list, isEnhanced: isEnhanced))))
+    return list
   }
   /// Answers the peer's request: the channels that open; nil when there is no such request, or no longer.
   mutating func answer(
@@ -236,15 +234,16 @@ extension SignalingChannel {
   ) -> ChannelList? {
     guard case .connection(let group)? = received.procedure(of: identifier) else { return nil }
     _ = received.end(identifier)
-    var answer = ConnectionAnswer(refusing: 0, isEnhanced: group.isEnhanced, group.result), accepted = ChannelList()
+    var answer = ConnectionAnswer(ChannelGroup(isEnhanced: group.isEnhanced, result: group.result))
+    var accepted = ChannelList()
     for place in 0..<group.channels.count {
       let id = group.channels[place]
       switch decision {
-      case .accepted(let settings, let limit) where accepted.count < limit:
-        precondition(settings.isValid(isEnhanced: group.isEnhanced), "lengths outside their ranges")
+      case .accepted(let settings, let limit)
+      where accepted.count < limit && settings.isValid(isEnhanced: group.isEnhanced):
         (answer.mtu, answer.mps) = (settings.mtu, settings.mps)
         if let index = channels.index(of: id), let move = channels.change(at: index, { $0.accept(settings) }) {
-          answer.credits = channels.change(at: index) { $0.initialCredits() }
+          answer.credits = channels.change(at: index) { $0.creditsToGive() }
           answer.group.channels.append(id)
           accepted.append(id)
           perform(move, at: index, .closedHere, link, &channels, &effects)
@@ -321,8 +320,11 @@ extension SignalingChannel {
       effects.report(.unexpectedSignal(command.code, identifier: command.identifier), command.link)
       return false
     }
-    if !hasRoomForConnectionAnswer { effects.report(.tooManySignals(command.code), command.link) }
-    return hasRoomForConnectionAnswer
+    guard hasRoomForConnectionAnswer else {
+      effects.report(.tooManySignals(command.code), command.link)
+      return false
+    }
+    return true
   }
   private mutating func refuse(
     _ result: ChannelResult, count: Int, isEnhanced: Bool, _ command: ChannelCommand,
@@ -339,9 +341,9 @@ extension SignalingChannel {
   ) -> (ChannelID, ChannelResult) {
     guard peer.cid.isPeersDynamic else { return (ChannelID(), .invalidSourceCID) }
     guard channels.index(ofPeer: peer.cid) == nil else { return (ChannelID(), .sourceCIDAlreadyAllocated) }
-    guard let id = channels.freeNumber else { return (ChannelID(), .noResources) }
-    channels.append(CreditChannel(id, spsm: spsm, isEnhanced: isEnhanced, peer: peer))
-    return (id, .success)
+    guard let free = channels.freeNumbers(1) else { return (ChannelID(), .noResources) }
+    channels.append(CreditChannel(free[0], spsm: spsm, isEnhanced: isEnhanced, peer: peer))
+    return (free[0], .success)
   }
 
   mutating func receive(
@@ -584,7 +586,7 @@ extension SignalingChannel {
     for place in 0..<group.channels.count {
       guard let index = channels.index(of: group.channels[place]) else { continue }
       (spsm, settings) = (channels.credit[index].spsm, channels.credit[index].settings)
-      credits = channels.change(at: index) { $0.initialCredits() }
+      credits = channels.change(at: index) { $0.creditsToGive() }
     }
     guard group.isEnhanced else {
       let request = LECreditBasedConnectionRequest.with {

@@ -70,22 +70,14 @@ import BindruneWire
     for index in credit.indices where credit[index].peerCID == cid { return index }
     return nil
   }
-  /// The least number that no channel has; nil if there is none.
-  var freeNumber: ChannelID? {
-    for number in ChannelID.dynamic {
+  /// The least numbers that no channel has; nil if there are not as many.
+  func freeNumbers(_ count: Int) -> ChannelList? {
+    var free = ChannelList()
+    for number in ChannelID.dynamic where free.count < count {
       let id = ChannelID(rawValue: number)
-      if index(of: id) == nil, self[id] == nil { return id }
+      if index(of: id) == nil, self[id] == nil { free.append(id) }
     }
-    return nil
-  }
-  /// Numbers that no channel has.
-  var freeCount: Int {
-    var count = 0
-    for number in ChannelID.dynamic {
-      let id = ChannelID(rawValue: number)
-      if index(of: id) == nil, self[id] == nil { count += 1 }
-    }
-    return count
+    return free.count == count ? free : nil
   }
   /// The channel that began last.
   var last: ChannelID? { credit.isEmpty ? nil : credit[credit.count - 1].id }

@@ -61,15 +61,9 @@ struct CreditWindow: ~Copyable {
       size = wanted
     }
   }
-  /// All that is owed, in the request or the response that opens the channel.
-  mutating func giveInitial() -> UInt16 {
-    atPeer += owed
-    owed = 0
-    return UInt16(atPeer)
-  }
   /// Enough is owed for a Flow Control Credit packet.
   var isDue: Bool { owed > 0 && 2 * owed >= size }
-  /// What a Flow Control Credit packet gives.
+  /// All that is owed: what the request or the response that opens the channel gives, or a Flow Control Credit packet.
   mutating func give() -> UInt16 {
     let credits = owed
     atPeer += credits
@@ -105,9 +99,9 @@ struct CreditWindow: ~Copyable {
 /// open, it takes SDUs from the layer above, cuts them into K-frames, each for one of the peer's credits, and joins the
 /// peer's K-frames into SDUs, for credits of its own (`CreditWindow`).
 ///
-/// **Phases**: `move` has all transitions. The layer above knows the channel from `opening` or `answering` on, until it
-/// is told once that the opening failed or that the channel is closed. The number is free again when the peer knows
-/// that, too, or has not answered in time.
+/// **Phases**: `move` has all transitions. The layer above knows the channel from `opening` or `answering` on, until
+/// one report that the opening failed or that the channel is closed. The number is free again when the peer knows that,
+/// too, or has not answered in time.
 @usableFromInline struct CreditChannel: ~Copyable {
   /// The peer's end of the channel.
   struct Endpoint: BitwiseCopyable, Equatable {
@@ -163,7 +157,7 @@ struct CreditWindow: ~Copyable {
     case timeOver
     case linkDown
   }
-  /// What the layer above is told.
+  /// What the layer above learns.
   enum Report: BitwiseCopyable { case opened, notOpened, closed }
   struct Move: BitwiseCopyable {
     var phase: Phase
@@ -304,7 +298,7 @@ struct CreditWindow: ~Copyable {
     case .free, .opening, .abandoned, .requested, .answering: false
     }
   }
-  /// What the layer above is told of the channel that it may use.
+  /// What the layer above knows of the channel that it may use.
   var facts: OpenChannel? {
     peer.map {
       OpenChannel(
@@ -345,9 +339,7 @@ struct CreditWindow: ~Copyable {
     window.resize(mtu: settings.mtu, mps: settings.mps)
     return take(.accepted)
   }
-  /// For the request or the response that opens the channel.
-  mutating func initialCredits() -> UInt16 { window.giveInitial() }
-  /// For a Flow Control Credit packet.
+  /// For the request or the response that opens the channel, or a Flow Control Credit packet.
   mutating func creditsToGive() -> UInt16 { window.give() }
   /// The peer gives credits. False if they are too many.
   mutating func receive(credits: UInt16) -> Bool {

@@ -79,9 +79,9 @@ public struct L2CAPLayer: ~Copyable {
       return channel.lengths.contains(frame.length)
     }
 
-    /// The channels with a frame that may be sent now.
-    @inlinable @inline(__always) func ready<Upper: L2CAPUpper & ~Copyable>(_ upper: borrowing Upper) -> ChannelSet {
-      var ready = upper.waiting(of: handle).intersection(channels.mayCarry)
+    /// The channels with a frame that may be sent now: L2CAP's own, and those of `offered`, by the layer above.
+    @inlinable @inline(__always) func ready(_ offered: ChannelSet) -> ChannelSet {
+      var ready = offered.intersection(channels.mayCarry)
       if signaling.hasCommand { ready.insert(.leSignaling) }
       ready.formUnion(channels.hasFrame)
       return ready
@@ -92,9 +92,7 @@ public struct L2CAPLayer: ~Copyable {
       _ buffers: inout SDUBuffers
     ) -> Bool {
       if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
-      var ready = upper.candidates(of: handle).intersection(channels.mayCarry)
-      if signaling.hasCommand { ready.insert(.leSignaling) }
-      ready.formUnion(channels.hasFrame)
+      var ready = ready(upper.candidates(of: handle))
       let start = output.byteCount
       Fragmenter.begin(&output)
       while let channel = channels.next(among: ready) {
@@ -310,7 +308,7 @@ public struct L2CAPLayer: ~Copyable {
   @inlinable @inline(__always)
   public func hasPacket<Upper: L2CAPUpper & ~Copyable>(for link: ConnectionHandle, upper: borrowing Upper) -> Bool {
     guard let place = place(of: link) else { return false }
-    return !links[place].fragmenter.isEmpty || !links[place].ready(upper).isEmpty
+    return !links[place].fragmenter.isEmpty || !links[place].ready(upper.waiting(of: link)).isEmpty
   }
 
   /// The next packet continues a frame whose beginning has been written.

@@ -4,8 +4,8 @@ import BindruneWire
 // SDUs of credit-based channels, and the K-frames that carry them: Vol 3, Part A, §3.4. The first K-frame of an SDU
 // begins with its length, in two octets.
 
-/// Memory that no SDU uses. Whoever begins an SDU takes it from here, whoever ends one returns it, so that a channel
-/// without an SDU in progress has none, and a channel that is always busy allocates none.
+/// Memory that no SDU uses. A channel takes memory from here when it begins an SDU, and returns it at the end: so one
+/// without an SDU in progress has none, and one that is always busy allocates none.
 @usableFromInline struct SDUBuffers: ~Copyable {
   /// The limits of what is kept: buffers, and octets of each.
   static var most: Int { 4 }
@@ -21,11 +21,13 @@ import BindruneWire
     buffer.reserveCapacity(capacity)
     return buffer
   }
-  mutating func give(_ buffer: consuming UniqueArray<UInt8>) {
-    guard buffer.capacity > 0, buffer.capacity <= SDUBuffers.largest, spares.count < SDUBuffers.most else { return }
-    var buffer = buffer
-    buffer.removeAll(keepingCapacity: true)
-    spares.append(buffer)
+  /// Takes the memory of `buffer`, which is empty and has none afterwards.
+  mutating func takeBack(_ buffer: inout UniqueArray<UInt8>) {
+    var used = UniqueArray<UInt8>()
+    swap(&used, &buffer)
+    guard used.capacity > 0, used.capacity <= SDUBuffers.largest, spares.count < SDUBuffers.most else { return }
+    used.removeAll(keepingCapacity: true)
+    spares.append(used)
   }
 }
 
@@ -81,9 +83,7 @@ import BindruneWire
   /// Ends the SDU, complete or not.
   mutating func finish(_ buffers: inout SDUBuffers) {
     phase = .idle
-    var used = UniqueArray<UInt8>()
-    swap(&used, &bytes)
-    buffers.give(used)
+    buffers.takeBack(&bytes)
   }
 }
 
@@ -154,8 +154,6 @@ struct SDUCutter: ~Copyable {
   /// Ends the SDU, sent or not.
   mutating func finish(_ buffers: inout SDUBuffers) {
     start = 0
-    var used = UniqueArray<UInt8>()
-    swap(&used, &bytes)
-    buffers.give(used)
+    buffers.takeBack(&bytes)
   }
 }

@@ -342,9 +342,7 @@ struct ReplayRun: ~Copyable {
     case .client: playClient(current.payload, link)
     case .values: playValue(current.payload, link)
     case .security: playSecurity(current.payload, link)
-    case .signaling
-    where current.payload.first == 0x12 || current.payload.first == 0x14 || current.payload.first == 0x17:
-      result.use(.noCall, at: number)
+    case .signaling where Self.isRequest(current.payload): result.use(.noCall, at: number)
     case .server, .confirmations, .signaling, .commands: compare(current.payload, stream, link)
     }
   }
@@ -360,7 +358,7 @@ struct ReplayRun: ~Copyable {
       }
     case .server where isDemand(current.payload): prepareForDemand(link)
     // Answers to what our host has not asked.
-    case .signaling where current.payload.first == 0x13 || current.payload.first == 0x01: return
+    case .signaling where Self.answersOurs(current.payload): return
     case .server, .values, .confirmations, .signaling, .commands, nil: break
     }
     feed()
@@ -406,13 +404,30 @@ struct ReplayRun: ~Copyable {
   private static func isMTUExchange(_ opcode: ATTOpcode) -> Bool {
     opcode == ExchangeMTURequest.opcode || opcode == ExchangeMTUResponse.opcode
   }
-  /// Command not understood, or a response to a request for channels that opens none: Vol 3, Part A, §4.1, §4.23, §4.26.
+  /// A response to a request for channels that opens none: Vol 3, Part A, §4.23, §4.26.
   private static func refusesChannels(_ signal: [UInt8]) -> Bool {
     switch try? AnySignal(signal.span) {
-    case .commandRejectResponse(let reject): reject.reason == .commandNotUnderstood
     case .leCreditBasedConnectionResponse(let response): response.result != .success
     case .creditBasedConnectionResponse(let response): response.result != .success
     default: false
+    }
+  }
+  /// A request that an application's call causes.
+  private static func isRequest(_ signal: [UInt8]) -> Bool {
+    let codes = [
+      ConnectionParameterUpdateRequest.code, LECreditBasedConnectionRequest.code, CreditBasedConnectionRequest.code,
+    ]
+    return codes.contains { $0.rawValue == signal.first }
+  }
+  private static func answersOurs(_ signal: [UInt8]) -> Bool {
+    [ConnectionParameterUpdateResponse.code, CommandRejectResponse.code].contains { $0.rawValue == signal.first }
+  }
+  /// A request that is not understood: Vol 3, Part A, §4.1.
+  private static func rejects(_ signal: [UInt8]) -> Bool {
+    if case .commandRejectResponse(let reject)? = try? AnySignal(signal.span) {
+      reject.reason == .commandNotUnderstood
+    } else {
+      false
     }
   }
   /// What permits two PDUs to differ.
@@ -420,7 +435,9 @@ struct ReplayRun: ~Copyable {
     _ recorded: [UInt8], _ ours: [UInt8], _ stream: ReplayStream, _ link: Int
   ) -> ReplayFreedom? {
     if stream == .server, isBeginning(recorded, of: ours) { return .entries }
-    if stream == .signaling, Self.refusesChannels(recorded), Self.refusesChannels(ours), recorded[1] == ours[1] {
+    if stream == .signaling, Self.refusesChannels(ours), recorded.dropFirst().first == ours[1],
+      Self.refusesChannels(recorded) || Self.rejects(recorded)
+    {
       return .channelRefusal
     }
     guard recorded.first == ours.first, recorded.count == ours.count else { return nil }

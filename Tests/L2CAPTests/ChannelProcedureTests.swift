@@ -349,6 +349,15 @@ import Testing
     #expect(station.answer(9, .accepted(Self.settings, atMost: 0)) == [])
     #expect(station.sent() == ["05: 18 09 0C 00 00 00 00 00 00 00 04 00 00 00 00 00"])
   }
+  /// Settings that are for LE channels only: the peer chooses which kind of request it sends, §4.25.
+  @Test func settingsForTheOtherKind() {
+    let station = Station(.central), settings = ChannelSettings(mtu: 23, mps: 23)
+    station.receive(signal: "17 08 0C 00 80 00 00 01 64 00 02 00 51 00 52 00")
+    #expect(station.answer(8, .accepted(settings)) == [])
+    #expect(station.sent() == ["05: 18 08 0C 00 00 00 00 00 00 00 04 00 00 00 00 00"])
+    station.receive(signal: "14 09 0A 00 80 00 51 00 00 01 64 00 02 00")
+    #expect(station.answer(9, .accepted(settings)) == [0x40])
+  }
   @Test func allNumbersInUse() {
     let station = Station(.central)
     for number in 0..<56 { station.openIncoming(peer: 0x40 + number) }

@@ -70,12 +70,12 @@ import Testing
     for (mtu, mps, size) in [(23, 23, 4), (245, 247, 4), (512, 247, 6), (2_048, 247, 18), (65_535, 23, 5_700)] {
       var window = CreditWindow()
       window.resize(mtu: UInt16(mtu), mps: UInt16(mps))
-      let initial = Int(window.giveInitial())
+      let initial = Int(window.give())
       #expect(initial == size, "\(mtu) \(mps)")
     }
     var window = CreditWindow()
     window.resize(mtu: 512, mps: 247)
-    let initial = window.giveInitial()
+    let initial = window.give()
     #expect(initial == 6)
     // An SDU of two K-frames, then one of one.
     var accepted = [window.receiveFrame(), window.receiveFrame()]
@@ -103,7 +103,7 @@ import Testing
   @Test func wastefulPeers() {
     var window = CreditWindow()
     window.resize(mtu: 512, mps: 247)
-    _ = window.giveInitial()
+    _ = window.give()
     for number in 0..<512 {
       let isAccepted = window.receiveFrame()
       #expect(isAccepted, "\(number)")
@@ -117,7 +117,7 @@ import Testing
   @Test func aWindowGrowsWithTheLongestSDU() {
     var window = CreditWindow()
     window.resize(mtu: 512, mps: 247)
-    _ = window.giveInitial()
+    _ = window.give()
     window.resize(mtu: 1_024, mps: 247)
     #expect(window.size == 10 && window.owed == 4 && !window.isDue)
     window.resize(mtu: 1_024, mps: 512)
