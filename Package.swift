@@ -299,8 +299,9 @@ let package = Package(
     .testTarget(
       name: "BindruneTests",
       dependencies: [
-        "Bindrune", "BondWriter", "BindruneGAP", "BindruneSMP", "BindruneGATT", "BindruneHCI", "BindruneSystem",
-        "BindruneAdapters", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport", system,
+        "Bindrune", "BondWriter", "BindruneGAP", "BindruneSMP", "BindruneGATT", "BindruneL2CAP", "BindruneHCI",
+        "BindruneSystem", "BindruneAdapters", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport",
+        system,
       ] + nio,
       swiftSettings: settings),
     .testTarget(

@@ -55,6 +55,7 @@ extension HostCore {
       emit(.completed(id, .failed(.cancelled)))
       return drain(now)
     }
+    if cancelChannel(id, now) { return emit(.completed(id, .failed(.cancelled))) }
     for index in 0..<upper.links.count {
       if withLink(at: index, { $0.cancel(id) }) { return emit(.completed(id, .failed(.cancelled))) }
       collect(at: index)

@@ -80,7 +80,7 @@ extension HostCore {
     if key == nil, let bond = bondOfPeer(at: index), begin(with: bond, at: index, now) { return }
     let canImprove = configuration.pairing.canImprove(key, isTooShort: refusal == .encryptionKeySizeTooShort)
     if configuration.pairsOnDemand, canImprove, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
-    withLink(at: index) { $0.client.securityEnded(isSecured: false) }
+    withLink(at: index) { $0.securityEnded(isSecured: false) }
     distrust(at: index, .authenticationFailure, now)
   }
   /// A link to a bonded peer is believed only when it is encrypted. Decision 0059. Without a key for it, it cannot be.

@@ -26,6 +26,8 @@ public struct HostCore: ~Copyable {
   var phase = Phase.stopped
   var hci: HCILayer
   var l2cap = L2CAPLayer()
+  /// The services that accept channels.
+  var services: [SPSM: ChannelService] = [:]
   @usableFromInline var upper: UpperLayers
   var scans = Scans()
   var scanner = Scanner(tag: Sender.scanner.tag)
@@ -282,6 +284,7 @@ public struct HostCore: ~Copyable {
 
   /// Drains the layers, so that commands that ended without an answer report it before the call that led to it returns.
   mutating func drain(_ now: Instant) {
+    continueOpenings(now)
     repeat {
       while true {
         let indication = hci.expire(now: now)

@@ -131,6 +131,15 @@ public enum HostEffect: Sendable {
   case readyToSend(LinkID)
   case indicationConfirmed(LinkID, AttributeHandle)
 
+  /// The peer has opened a channel to a service of `HostCore.listen`.
+  case channelOpened(LinkID, ChannelID, OpenChannel)
+  /// An SDU of at most `OpenChannel.mtu` octets. Tell `HostCore.taken` when the application has it.
+  case channelReceived(LinkID, ChannelID, Octets)
+  /// After a `.full` of `HostCore.send`: there is room again.
+  case channelReady(LinkID, ChannelID)
+  /// A channel has ended: exactly once for each. Its number may be used again.
+  case channelClosed(LinkID, ChannelID, ChannelEnd)
+
   /// The controller, the peer or the application violated a rule; nil if no link is concerned.
   case violation(LinkID?, HostViolation)
 }
@@ -147,6 +156,8 @@ public enum HostResult: BitwiseCopyable, Sendable {
   case phys(LinkPHYs)
   /// `pair` and `encrypt`: what protects the link now.
   case secured(LinkSecurity)
+  /// `openChannel`.
+  case channel(ChannelID, OpenChannel)
   /// A command's return parameters.
   case returned(Octets)
   case failed(HostFailure)
@@ -231,6 +242,8 @@ public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
   case pairingFailed(PairingError)
   /// The pairing was not begun.
   case pairingRefused(PairingRefusal)
+  /// The channel does not open, or the peer wants a better protected link, which there cannot be.
+  case channel(ChannelEnd)
   /// There is no bond with the peer, or it has no key for this role.
   case notBonded
   /// No peer is named, or numbers are out of range or contradictory.

@@ -94,7 +94,7 @@ extension HostViolation {
     case .unexpectedSignal(let code, let identifier):
       "the signaling command \(code.text), identifier \(identifier), answers no request: ignored"
     case .tooManySignals(let code): "too many answers wait: the signaling request \(code.text) gets none"
-    case .channel(let channel, let fault): "channel \(channel.text) \(words(fault)): it is disconnected"
+    case .channel(let channel, let fault): "channel \(channel.text) \(fault.text): it is disconnected"
     case .unexpectedCredits(let channel, let credits):
       "\(credits) credits came for channel \(channel.text), which is not open or needs at least one: ignored"
     case .channelsRefused(let result):
@@ -103,16 +103,6 @@ extension HostViolation {
       "the peer asked for lengths on channels that are not allowed: result \(result.text)"
     case .invalidResponse(let code):
       "the signaling response \(code.text) opens channels with values that are not allowed: they do not open"
-    }
-  }
-  private func words(_ fault: ChannelFault) -> String {
-    switch fault {
-    case .noCredit: "got a frame for which the peer has no credit"
-    case .frameTooLong(let length): "got a frame of \(length) octets, more than its MPS"
-    case .sduLengthMissing: "got a frame without the length of its SDU"
-    case .sduTooLong(let length): "got an SDU of \(length) octets, more than its MTU"
-    case .sduOverrun(let received, let expected): "got \(received) octets of an SDU of \(expected)"
-    case .tooManyCredits: "got credits beyond 65,535"
     }
   }
 
@@ -155,6 +145,20 @@ extension ResponseViolation {
     case .echo(let handle): "the echo of \(handle.text) differs from what was sent"
     case .tooLong: "it has more than the request asked for"
     case .changedRange: "its range of changed attributes is invalid"
+    }
+  }
+}
+
+extension ChannelFault {
+  /// What the channel got.
+  package var text: String {
+    switch self {
+    case .noCredit: "got a frame for which the peer has no credit"
+    case .frameTooLong(let length): "got a frame of \(length) octets, more than its MPS"
+    case .sduLengthMissing: "got a frame without the length of its SDU"
+    case .sduTooLong(let length): "got an SDU of \(length) octets, more than its MTU"
+    case .sduOverrun(let received, let expected): "got \(received) octets of an SDU of \(expected)"
+    case .tooManyCredits: "got credits beyond 65,535"
     }
   }
 }

@@ -37,6 +37,7 @@ struct Link: ~Copyable {
   var phys = LinkPHYs()
   var disconnectRequests: [RequestID] = []
   var requests = LinkRequests()
+  var streams = LinkStreams()
   var procedures = LinkProcedures()
   /// As peripheral: the link layer's procedure for parameter requests is unavailable.
   var asksOverL2CAP = false
@@ -94,7 +95,7 @@ struct Link: ~Copyable {
   mutating func takeRequests() -> [RequestID] {
     defer { requests = LinkRequests() }
     let update = procedures.endParameterUpdate()?.id
-    return (update.map { [$0] } ?? []) + requests.all + procedures.takeRequests()
+    return (update.map { [$0] } ?? []) + requests.all + procedures.takeRequests() + streams.takeRequests()
   }
   /// True if `id` awaited a disconnection or a report of the controllers. What they do continues without it. A request
   /// of the client ends with an effect of the client.
@@ -242,12 +243,17 @@ struct Link: ~Copyable {
       return error == .busy ? .busy : .pairingRefused(error)
     }
   }
+  /// What has secured the link for requests of the client and for channels has ended.
+  mutating func securityEnded(isSecured: Bool) {
+    client.securityEnded(isSecured: isSecured)
+    streams.securityEnded(isSecured: isSecured)
+  }
   /// Ends the requests that have awaited the pairing, Security Request or encryption in progress; nil: the link is
   /// secured.
   mutating func securityEnded(_ failure: HostFailure?, into batch: inout HostBatch) {
     let result: HostResult = failure.map { .failed($0) } ?? .secured(protection.security)
     for id in protection.takeRequests() { batch.append(.completed(id, result)) }
-    client.securityEnded(isSecured: failure == nil)
+    securityEnded(isSecured: failure == nil)
   }
   /// The controllers report that the link is encrypted now, or is not. Nil: with no key of ours, so what they mean is
   /// unknown.

@@ -36,6 +36,7 @@ extension Link {
   @inline(__always) var waiting: ChannelSet {
     var waiting = waitingBearers
     if protection.manager.hasPDU { waiting.insert(.securityManager) }
+    streams.addWaiting(to: &waiting)
     return waiting
   }
 
@@ -45,6 +46,7 @@ extension Link {
     candidates.insert(.attribute)
     addOtherBearers(to: &candidates)
     if protection.manager.hasPDU { candidates.insert(.securityManager) }
+    streams.addWaiting(to: &candidates)
     return candidates
   }
 

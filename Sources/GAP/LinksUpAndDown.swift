@@ -109,6 +109,9 @@ extension HostCore {
       upper.closeServer(at: index)
       collectServer()
       let link = upper.remove(at: index)
+      // What L2CAP says of the link concerns nobody any more.
+      while let effect = l2cap.nextEffect() { self.handle(effect, now) }
+      link.streams.forEach { emit(.channelClosed(link.id, $0, .linkClosed)) }
       forgetUnneeded(link.peer, at: link.address)
       // The local host has ended it, for this reason. Controllers report 0x16, or repeat the reason of the command.
       let isOurs = reason == .connectionTerminatedByLocalHost || reason == .authenticationFailure

@@ -8,11 +8,13 @@ import BindruneL2CAP
 // What the layers above HCI say: the effects of L2CAP, bearers, clients and the server.
 extension HostCore {
   mutating func collect(_ handle: ConnectionHandle, _ now: Instant) {
+    closeStreams(of: handle, now)
     while let effect = l2cap.nextEffect() { self.handle(effect, now) }
     if let index = upper.index(of: handle) {
       collect(at: index)
       if upper.links[index].protection.hasWork { secure(at: index, now) }
     }
+    continueOpenings(now)
     collectServer()
   }
   /// Takes the effects of a link's client and bearers, with their octets, and notes whether the link has something to
@@ -45,7 +47,9 @@ extension HostCore {
   }
   /// `collect` would find an effect.
   @inline(__always) func hasEffects(of handle: ConnectionHandle) -> Bool {
-    if l2cap.hasEffect || upper.server.hasEffect || upper.server.hasServiceChanged { return true }
+    if l2cap.hasEffect || !upper.drained.channels.isEmpty || upper.server.hasEffect || upper.server.hasServiceChanged {
+      return true
+    }
     guard let index = upper.index(of: handle) else { return false }
     return upper.links[index].hasEffect
   }
@@ -79,10 +83,14 @@ extension HostCore {
     case .parameterUpdateRequested(let handle, let identifier, let request):
       answer(request, handle, identifier: identifier, now)
     case .parameterUpdateEnded(let handle, let outcome): updateAnswered(handle, outcome, now)
-    // No service has a channel: Vol 3, Part A, §4.23, §4.26.
-    case .channelsRequested(let handle, let identifier, _):
-      l2cap.answerChannels(handle, identifier: identifier, .refused(.spsmNotSupported))
-    case .channelOpened, .channelNotOpened, .channelClosed, .channelReconfigured, .reconfigurationEnded: break
+    case .channelsRequested(let handle, let identifier, let request):
+      channelsRequested(handle, identifier: identifier, request)
+    case .channelOpened(let handle, let id, let channel): channelOpened(handle, id, channel)
+    case .channelNotOpened(let handle, let id, let end): channelNotOpened(handle, id, end, now)
+    case .channelClosed(let handle, let id, let end): channelClosed(handle, id, end)
+    case .channelReconfigured(let handle, let id, let channel): channelReconfigured(handle, id, channel)
+    // Nobody asks for one.
+    case .reconfigurationEnded: break
     case .violation(let handle, let violation):
       emit(.violation(upper.id(of: handle), .l2cap(violation)))
     }

@@ -23,6 +23,10 @@ import BindruneSMP
   /// The packet that is received or written may change what `HostCore.note` records of its link, or cause an effect of
   /// a layer above L2CAP. A value usually does neither.
   var mayChangeLink = true
+  /// The channels of the link whose packet is written that the application has ended, and whose last SDU has left.
+  var drained = DrainedStreams()
+  /// A request for a channel awaits what secures its link.
+  var awaitsSecurity = false
   /// A link has a `LinkProtection.delivery`.
   var awaitsDelivery = false
 
@@ -161,6 +165,10 @@ import BindruneSMP
         isServiceChanged: handle != links[index].plainHandle && isServiceChanged(handle, at: index), on: links[index].id
       )
     }
+    if links[index].streams.index(of: channel) != nil {
+      let sdu = batch.keep(payload)
+      return batch.append(.channelReceived(links[index].id, channel, sdu))
+    }
     links[index].receive(payload, on: channel, now: now, server: &server, chance: &chance)
   }
   @inline(never) private mutating func isServiceChanged(_ handle: AttributeHandle, at index: Int) -> Bool {
@@ -180,11 +188,23 @@ import BindruneSMP
     on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> Bool {
     guard let index = index(of: link) else { return false }
+    if let place = links[index].streams.index(of: channel) { return nextSDU(of: place, at: index, into: &output) }
     let start = output.byteCount, wrote = links[index].nextPayload(on: channel, into: &output, now: now)
     // An unanswered PDU sets no deadline, nor does one of the Security Manager, whose codes may look like one's opcode.
     // The client has an effect if an earlier request failed for lack of room.
     let isUnanswered = wrote && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
     mayChangeLink = !isUnanswered || links[index].hasEffect
+    return wrote
+  }
+  /// A stream has an effect for the application only.
+  @inline(never)
+  private mutating func nextSDU(of place: Int, at index: Int, into output: inout OutputRawSpan) -> Bool {
+    let (wrote, isReady, isDrained, channel) = links[index].streams.with(place) {
+      ($0.queue.writeFirst(into: &output), $0.takeReady(), $0.isClosing && $0.queue.isEmpty, $0.id)
+    }
+    if isReady { batch.append(.channelReady(links[index].id, channel)) }
+    if isDrained { drained.channels.append(channel) }
+    mayChangeLink = isDrained
     return wrote
   }
 }

@@ -47,9 +47,9 @@ public enum ChannelEnd: BitwiseCopyable, Sendable, Equatable {
   case notUnderstood(RejectReason)
   /// The peer's response has values that it must not have.
   case invalidResponse
-  /// No response within 30 s.
+  /// No response within 30 s, or no credits for the rest of an SDU of a channel that is being closed.
   case timedOut
-  /// `L2CAPLayer.closeChannel`.
+  /// `L2CAPLayer.closeChannel`, and the peer has answered: it has got everything.
   case closedHere
   case closedByPeer
   /// The peer violated a rule that ends the channel.
@@ -151,7 +151,7 @@ extension SignalingChannel {
     _ channels: inout ChannelTable, _ effects: inout Deque<L2CAPEffect>
   ) {
     let id = channels.credit[index].id
-    if move.disconnects, case .closing(let peer) = move.phase {
+    if move.disconnects, case .closing(let peer, _) = move.phase {
       waiting.append(.request(.disconnection(id, peer: peer)))
     }
     switch move.report {
@@ -188,8 +188,11 @@ extension SignalingChannel {
       for place in 0..<group.channels.count { apply(event, to: group.channels[place], end, link, &channels, &effects) }
     case .disconnection(let id):
       // A peer that rejects our request does not have the channel.
-      let event: CreditChannel.Event = if case .notUnderstood = ending { .disconnected } else { event }
-      apply(event, to: id, end, link, &channels, &effects)
+      if case .notUnderstood = ending {
+        apply(.disconnected, to: id, .closedHere, link, &channels, &effects)
+      } else {
+        apply(event, to: id, end, link, &channels, &effects)
+      }
     case .reconfiguration(let list, _, _):
       let outcome: ReconfigureOutcome =
         switch ending {
@@ -574,7 +577,7 @@ extension SignalingChannel {
   /// A K-frame has been written: a channel that was closed before is disconnected behind its last one.
   mutating func finish(_ id: ChannelID, _ link: ConnectionHandle, _ channels: inout ChannelTable) {
     guard let index = channels.index(of: id), channels.credit[index].isFinished,
-      let move = channels.change(at: index, { $0.take(.sent) }), case .closing(let peer) = move.phase
+      let move = channels.change(at: index, { $0.take(.sent) }), case .closing(let peer, _) = move.phase
     else { return }
     waiting.append(.request(.disconnection(id, peer: peer)))
   }

@@ -172,12 +172,14 @@ public struct CreditBasedReconfigureResponse: L2CAPSignal {
 }
 
 /// Simplified Protocol/Service Multiplexer: the protocol or service of a credit-based channel. Vol 3, Part A, §4.22.
-public struct SPSM: OpenNumber {
+public struct SPSM: OpenNumber, Hashable {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
   @inlinable @inline(__always) public init() { rawValue = 0 }
   /// Enhanced bearers of the Attribute Protocol. Vol 3, Part G, §5.4.
   @inlinable public static var eatt: SPSM { SPSM(rawValue: 0x0027) }
+  /// Those of LE: Vol 3, Part A, §4.22.
+  @inlinable public static var all: ClosedRange<UInt16> { 0x0001...0x00FF }
   /// Those that the Bluetooth SIG assigns.
   @inlinable public static var assigned: ClosedRange<UInt16> { 0x0001...0x007F }
   /// Those that a device assigns to its own services.

@@ -125,8 +125,9 @@ struct CreditWindow: ~Copyable {
     case open(Endpoint)
     /// The layer above has closed the channel; the rest of an SDU is still sent.
     case finishing(Endpoint, deadline: Instant)
-    /// Our disconnection request waits or is pending. K-frames and credits are ignored.
-    case closing(ChannelID)
+    /// Our disconnection request waits or is pending. K-frames and credits are ignored. `isAwaited`: the layer above has
+    /// closed the channel, and awaits the peer's answer, which shows that everything has arrived.
+    case closing(ChannelID, isAwaited: Bool)
   }
   enum Event: BitwiseCopyable {
     /// The layer above asks for a channel.
@@ -168,8 +169,9 @@ struct CreditWindow: ~Copyable {
       self.phase = phase
       self.report = report
     }
-    static func disconnect(_ peer: ChannelID, _ report: Report? = nil) -> Move {
-      var move = Move(.closing(peer), report)
+    /// The layer above learns the end now by `report`, or by the peer's answer if it awaits that.
+    static func disconnect(_ peer: ChannelID, isAwaited: Bool = false, _ report: Report? = nil) -> Move {
+      var move = Move(.closing(peer, isAwaited: isAwaited), report)
       move.disconnects = true
       return move
     }
@@ -238,20 +240,22 @@ struct CreditWindow: ~Copyable {
 
     // The peer gets the response before anything of the channel.
     case (.answering(let peer), .responseSent): Move(.open(peer))
-    case (.answering(let peer), .close): .disconnect(peer.cid, .closed)
+    case (.answering(let peer), .close): .disconnect(peer.cid, isAwaited: true)
 
-    case (.open(let peer), .close(let deadline?)): Move(.finishing(peer, deadline: deadline), .closed)
-    case (.open(let peer), .close(nil)): .disconnect(peer.cid, .closed)
+    case (.open(let peer), .close(let deadline?)): Move(.finishing(peer, deadline: deadline))
+    case (.open(let peer), .close(nil)): .disconnect(peer.cid, isAwaited: true)
     case (.open(let peer), .violated): .disconnect(peer.cid, .closed)
     case (.answering, .disconnectionRequested), (.answering, .linkDown): Move(.free, .closed)
     case (.open, .disconnectionRequested), (.open, .linkDown): Move(.free, .closed)
 
-    case (.finishing(let peer, _), .sent), (.finishing(let peer, _), .timeOver), (.finishing(let peer, _), .violated):
-      .disconnect(peer.cid)
-    case (.finishing, .disconnectionRequested), (.finishing, .linkDown): Move(.free)
+    case (.finishing(let peer, _), .sent): .disconnect(peer.cid, isAwaited: true)
+    case (.finishing(let peer, _), .timeOver), (.finishing(let peer, _), .violated): .disconnect(peer.cid, .closed)
+    case (.finishing, .disconnectionRequested), (.finishing, .linkDown): Move(.free, .closed)
 
     // A request of the peer that crosses ours is answered, and ours still gets its answer.
-    case (.closing, .disconnected), (.closing, .timeOver), (.closing, .linkDown): Move(.free)
+    case (.closing(_, let isAwaited), .disconnected), (.closing(_, let isAwaited), .timeOver),
+      (.closing(_, let isAwaited), .linkDown):
+      Move(.free, isAwaited ? .closed : nil)
 
     case (.free, _), (.opening, _), (.abandoned, _), (.requested, _), (.answering, _), (.open, _), (.finishing, _),
       (.closing, _):
@@ -285,7 +289,7 @@ struct CreditWindow: ~Copyable {
   var peerCID: ChannelID? {
     switch phase {
     case .requested(let peer), .answering(let peer), .open(let peer), .finishing(let peer, _): peer.cid
-    case .closing(let cid): cid
+    case .closing(let cid, _): cid
     case .free, .opening, .abandoned: nil
     }
   }

@@ -385,9 +385,9 @@ public struct L2CAPLayer: ~Copyable {
     guard let place = place(of: link) else { return nil }
     return links[place].answerChannels(identifier: identifier, decision, &effects)
   }
-  /// Closes a channel (Vol 3, Part A, §4.6), or gives up its opening. `.channelClosed` or `.channelNotOpened` follows at
-  /// once. An SDU of which a K-frame has been sent is still completed, for at most 30 s. False if the channel is not
-  /// open.
+  /// Closes a channel (Vol 3, Part A, §4.6): `.channelClosed` follows when the peer has answered, 30 s later at most. An
+  /// SDU of which a K-frame has been sent is completed before, for at most 30 s. Or gives up its opening:
+  /// `.channelNotOpened` follows at once. False if the channel is not open.
   @discardableResult
   public mutating func closeChannel(_ link: ConnectionHandle, _ channel: ChannelID, now: Instant) -> Bool {
     guard let place = place(of: link) else { return false }

@@ -475,6 +475,8 @@ struct ReplayRun: ~Copyable {
       .completed, .value, .servicesChanged, .rediscovered, .subscriptionChanged, .written, .requestCancelled,
       .readyToSend, .indicationConfirmed, .violation:
       break
+    // Our host neither listens nor asks for one.
+    case .channelOpened, .channelReceived, .channelReady, .channelClosed: break
     }
   }
   /// The place of a link in the script.

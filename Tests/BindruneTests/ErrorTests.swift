@@ -3,6 +3,7 @@ import BindruneTransport
 import BindruneGAP
 import BindruneGATT
 import BindruneHCI
+import BindruneL2CAP
 import BindruneSMP
 import SystemPackage
 import TestSupport
@@ -99,7 +100,7 @@ import Testing
       tasks.map { .refused($0, status) } + [
         .cancelled, .noSuchLink, .busy, .connectionLimitReached, .parametersRejected(status), .timedOut,
         .invalidParameters, .notStarted, .pairingFailed(.timedOut), .pairingRefused(.silent), .notBonded,
-        .refused(.encrypt, .pinOrKeyMissing), .controllerIsSilent,
+        .refused(.encrypt, .pinOrKeyMissing), .controllerIsSilent, .channel(.closedByPeer),
       ]
     expect(host, { BluetoothError($0) }) {
       switch $0 {
@@ -124,6 +125,26 @@ import Testing
       case .pairingRefused: 18
       case .notBonded: 19
       case .controllerIsSilent: 20
+      case .channel: 21
+      }
+    }
+    // All results, also those that no Specification has yet: Vol 3, Part A, §4.23, §4.26.
+    let ends: [ChannelEnd] =
+      (UInt16(0)...0x20).map { .refused(ChannelResult(rawValue: $0)) } + [
+        .notUnderstood(.commandNotUnderstood), .invalidResponse, .timedOut, .closedHere, .closedByPeer, .linkClosed,
+        .fault(.noCredit), .fault(.frameTooLong(length: 300)), .fault(.sduLengthMissing), .fault(.tooManyCredits),
+        .fault(.sduTooLong(length: 300)), .fault(.sduOverrun(received: 5, expected: 4)),
+      ]
+    expect(ends, { BluetoothError($0) }) {
+      switch $0 {
+      case .refused: 0
+      case .notUnderstood: 1
+      case .invalidResponse: 2
+      case .timedOut: 3
+      case .closedHere: 4
+      case .closedByPeer: 5
+      case .fault: 6
+      case .linkClosed: 7
       }
     }
     let failures = (0...UInt8.max).map { PairingFailure(rawValue: $0) }

@@ -273,7 +273,7 @@ import Testing
     func isDown(_ number: UInt32, _ reason: HCIStatus) async throws {
       try await adapter.eventLoop.submit {
         adapter.withHost { host in
-          let link = Link(id: LinkID(rawValue: number), peer: absent, role: .central, host: host, ending: LinkEnding())
+          let link = Link(id: LinkID(rawValue: number), peer: absent, role: .central, host: host, ending: Ending())
           adapter.host(host, did: .server(.connected(link)))
           adapter.host(host, did: .server(.disconnected(link.id, reason)))
         }

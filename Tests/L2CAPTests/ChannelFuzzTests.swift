@@ -33,6 +33,8 @@ private final class Side {
   let station: Station
   var opening: Set<ChannelID> = []
   var open: [ChannelID: Channel] = [:]
+  /// Those of the open ones that it has closed; their end is still to come.
+  var closing: Set<ChannelID> = []
   var requests: [(identifier: UInt8, ChannelRequest)] = []
   var untaken: [ChannelID: Int] = [:]
   /// The number that the next SDU must have, by its channel's serial.
@@ -123,8 +125,8 @@ private final class ChannelPair {
     case 4..<9: send(end)
     case 9:
       if let channel = end.open.keys.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance) {
-        let isClosed = station.close(channel.rawValue)
-        #expect(isClosed)
+        let isClosed = station.close(channel.rawValue), isNew = end.closing.insert(channel).inserted
+        #expect(isClosed == isNew, "seed \(seed)")
       }
     case 10:
       if let channel = end.opening.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance),
@@ -164,7 +166,7 @@ private final class ChannelPair {
     #expect(list != nil, "seed \(seed)")
   }
   private func send(_ end: Side) {
-    let channels = end.open.keys.sorted { $0.rawValue < $1.rawValue }
+    let channels = end.open.keys.sorted { $0.rawValue < $1.rawValue }.filter { !end.closing.contains($0) }
     guard let channel = channels.randomElement(using: &chance), var state = end.open[channel] else { return }
     // In hostile runs a channel may have the least MTU.
     let count = Int.random(in: 0...Int(state.facts.longestSDU), using: &chance)
@@ -201,6 +203,7 @@ private final class ChannelPair {
       case .channelClosed(_, let channel, _):
         let wasOpen = end.open.removeValue(forKey: channel) != nil
         #expect(wasOpen, "seed \(seed): \(channel.text) was not open")
+        end.closing.remove(channel)
         end.station.upper.others[channel.rawValue] = nil
         end.untaken[channel] = nil
       case .channelReconfigured(_, let channel, let facts):

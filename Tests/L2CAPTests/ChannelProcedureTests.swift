@@ -399,7 +399,6 @@ import Testing
     let station = Station(.central)
     try station.openChannel(peer: 0x55)
     #expect(station.close(0x40) && !station.close(0x40) && !station.close(0x04))
-    #expect(station.effects() == ["closed 0x0040: closedHere"])
     #expect(station.sent() == ["05: 06 02 04 00 55 00 40 00"])
     // Frames and credits of a closing channel are ignored; its number is not free.
     station.receive(frame(0x40, [3, 0, 1]))
@@ -414,8 +413,9 @@ import Testing
       station.receive(signal: wrong)
       #expect(station.effects().first?.hasPrefix("unexpected 07") == true)
     }
+    // The peer has got everything, which shows the answer.
     station.receive(signal: "07 02 04 00 55 00 40 00")
-    #expect(station.effects() == [])
+    #expect(station.effects() == ["closed 0x0040: closedHere"])
     #expect(try station.openChannel()[0] == Self.first)
   }
   @Test(arguments: ["01 02 06 00 02 00 55 00 40 00", ""]) func theirAnswerToOurDisconnection(_ signal: String) throws {
@@ -428,7 +428,8 @@ import Testing
     } else {
       station.receive(signal: signal)
     }
-    #expect(station.effects() == ["closed 0x0040: closedHere"] && station.deadline == nil)
+    let reason = signal.isEmpty ? "timedOut" : "closedHere"
+    #expect(station.effects() == ["closed 0x0040: \(reason)"] && station.deadline == nil)
     #expect(try station.openChannel()[0] == Self.first)
   }
   /// The same identifier, and the numbers in the order of the request: §4.7.
@@ -470,6 +471,7 @@ import Testing
     #expect(other.close(0x40))
     other.receive(signal: "06 09 04 00 40 00 55 00")
     #expect(other.sent() == ["05: 07 09 04 00 40 00 55 00"] && other.deadline == nil)
+    #expect(other.effects() == ["closed 0x0040: closedByPeer"])
     #expect(try other.openChannel()[0] == Self.first)
   }
   /// An SDU that has begun is completed, before the disconnection request.
@@ -479,14 +481,13 @@ import Testing
     station.upper.others[0x40] = [Array(1...250), [7]]
     #expect(station.sent() == ["55: FA 00 " + hex(Array(1...98))])
     #expect(station.close(0x40) && station.sent() == [] && station.deadline == Instant.zero + .seconds(30))
-    #expect(station.effects() == ["closed 0x0040: closedHere"])
     station.receive(frame(0x40, [1, 0, 1]))
     station.receive(signal: "16 01 04 00 55 00 01 00")
     #expect(station.sent() == ["55: " + hex(Array(99...198))] && station.upper.received == [])
     station.receive(signal: "16 01 04 00 55 00 05 00")
     #expect(station.sent() == ["55: " + hex(Array(199...250)), "05: 06 02 04 00 55 00 40 00"])
     station.receive(signal: "07 02 04 00 55 00 40 00")
-    #expect(station.deadline == nil && station.effects() == [])
+    #expect(station.deadline == nil && station.effects() == ["closed 0x0040: closedHere"])
     // A peer that gives no credits is waited for 30 s.
     station.upper.others[0x40] = [Array(1...250)]
     try station.openChannel(peer: 0x56, credits: 1)
@@ -494,6 +495,23 @@ import Testing
     #expect(station.close(0x40))
     station.layer.expire(link, now: Instant.zero + .seconds(30))
     #expect(station.sent() == ["05: 06 04 04 00 56 00 40 00"])
+    #expect(station.effects() == ["closed 0x0040: timedOut"])
+    station.receive(signal: "07 04 04 00 56 00 40 00")
+    #expect(station.effects() == [])
+    // One that disconnects, or breaks a rule, does not get the rest.
+    for (signal, reason) in [
+      ("06 09 04 00 40 00 57 00", "closedByPeer"), ("16 09 04 00 57 00 FF FF", "tooManyCredits"),
+    ] {
+      station.upper.others[0x40] = [Array(1...250)]
+      try station.openChannel(peer: 0x57, credits: 1)
+      _ = station.sent()
+      #expect(station.close(0x40))
+      // Repeated: the credits together are too many.
+      station.receive(signal: signal)
+      station.receive(signal: signal)
+      #expect(station.effects().contains("closed 0x0040: \(reason)"))
+      _ = station.sent()
+    }
   }
   @Test func theLinkEnds() throws {
     let station = Station(.central)
@@ -509,7 +527,8 @@ import Testing
     station.layer.close(link)
     #expect(
       station.effects().sorted() == [
-        "closed 0x0040: linkClosed", "closed 0x0041: linkClosed", "not open 0x0043: linkClosed",
+        "closed 0x0040: linkClosed", "closed 0x0041: linkClosed", "closed 0x0042: linkClosed",
+        "not open 0x0043: linkClosed",
         "not open 0x0044: linkClosed", "not open 0x0045: linkClosed",
       ])
     #expect(station.answer(1, .accepted(Self.settings)) == nil && !station.close(0x40) && station.deadline == nil)

@@ -11,7 +11,7 @@ import Testing
   static let peer = CreditChannel.Endpoint(cid: ChannelID(rawValue: 0x0041), mtu: 256, mps: 100, credits: 2)
   static let phases: [CreditChannel.Phase] = [
     .free, .opening, .abandoned, .requested(peer), .answering(peer), .open(peer), .finishing(peer, deadline: .zero),
-    .closing(peer.cid),
+    .closing(peer.cid, isAwaited: true), .closing(peer.cid, isAwaited: false),
   ]
   static let events: [(String, CreditChannel.Event)] = [
     ("the layer above asks", .open), ("the peer asks", .requested(peer)), ("success", .opened(peer)),
@@ -21,7 +21,10 @@ import Testing
     ("disconnection request", .disconnectionRequested), ("disconnection response", .disconnected),
     ("time over", .timeOver), ("link down", .linkDown),
   ]
-  static func name(_ phase: CreditChannel.Phase) -> String { "\(phase)".components(separatedBy: "(")[0] }
+  static func name(_ phase: CreditChannel.Phase) -> String {
+    if case .closing(_, isAwaited: true) = phase { return "closing, awaited" }
+    return "\(phase)".components(separatedBy: "(")[0]
+  }
 
   /// The table of transitions, printed by asking it for every phase with every event: Fixtures/Transitions, from which
   /// the diagram is drawn. `BINDRUNE_RECORD=1 swift test --filter CreditChannelTests` rewrites it.

@@ -254,6 +254,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .indicationConfirmed(let link, let handle):
       confirmations += 1
       if indicating[link] == handle { indicating[link] = nil }
+    case .channelOpened, .channelReceived, .channelReady, .channelClosed: break
     // Three that are also outcomes, by name: their text is for people.
     case .violation(_, .parametersRejected(let status)): violations.append("parametersRejected: \(status)")
     case .violation(_, .applicationTooSlow(let handle)): violations.append("applicationTooSlow: \(handle.text)")
@@ -271,6 +272,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .disconnected, .done, .gatt(.done), .gatt(.discovered): .done
     case .gatt(.databaseHash(let hash)): .value(hash?.octets ?? [])
     case .gatt(.value(let range)), .gatt(.values(let range)), .returned(let range): .value(core.bytes(of: range))
+    case .channel: .done
     case .gatt(.failed(let error)): .failed("\(error)")
     case .failed(let failure): .failed("\(failure)")
     }

@@ -4,6 +4,7 @@ import BindruneWire
 import BindruneGAP
 import BindruneGATT
 import BindruneHCI
+import BindruneL2CAP
 import BindruneSMP
 
 /// The one error of the public interface: its kind, the operation that failed, and a sentence with the cause and, if
@@ -177,6 +178,10 @@ extension BluetoothError {
       case (.busy, .pair): BluetoothError(PairingRefusal.busy)
       case (.busy, .updateParameters), (.busy, .setPHYs):
         BluetoothError(.busy, "Another update of this link is in progress: wait for its end.")
+      case (.busy, .openChannel):
+        BluetoothError(.busy, "The link has all its 56 channels: close one.")
+      case (.invalidParameters, .openChannel):
+        BluetoothError(.invalidArgument, "The PSM is not 0x0001 … 0x00FF, or the MTU not 23 … 65,535: choose others.")
       default: BluetoothError(failure)
       }
   }
@@ -198,10 +203,41 @@ extension BluetoothError {
       case .timedOut: BluetoothError(.timedOut, "The time allowed was over before it was done: allow more.")
       case .pairingFailed(let error): BluetoothError(error)
       case .pairingRefused(let refusal): BluetoothError(refusal)
+      case .channel(let end): BluetoothError(end)
       case .notBonded: BluetoothError(.pairing, "There is no bond with the device that this side can use: pair first.")
       case .invalidParameters:
         BluetoothError(.invalidArgument, "No device is named, or the connection parameters contradict each other.")
       case .notStarted: .closed
+      }
+  }
+  /// Why a channel did not open, or why an open one ended.
+  init(_ end: ChannelEnd) {
+    self =
+      switch end {
+      case .refused(.spsmNotSupported):
+        BluetoothError(.refused, "The device has no service with this PSM: ask it for another.")
+      case .refused(.noResources):
+        BluetoothError(.refused, "The device has no room for another channel: close one, or try again later.")
+      case .refused(.insufficientAuthorization):
+        BluetoothError(.refused, "The user of the device has to authorize this host for the channel: ask for it there.")
+      case .refused(.insufficientAuthentication), .refused(.insufficientEncryption),
+        .refused(.encryptionKeySizeTooShort):
+        BluetoothError(
+          .pairing, "The device wants a better protected link: pair with it, by a method that it accepts.")
+      case .refused(let result):
+        BluetoothError(
+          .refused, "The device refuses the channel, result \(result.text): choose another MTU, or go on without.")
+      case .notUnderstood:
+        BluetoothError(.refused, "The device does not support channels: go on without.")
+      case .invalidResponse:
+        BluetoothError(.protocolViolation, "The device's answer breaks the protocol: try again, or connect again.")
+      case .timedOut:
+        BluetoothError(.timedOut, "The device did not answer the request for a channel within 30 s: connect again.")
+      case .closedHere, .closedByPeer: .channelIsClosed
+      case .fault(let fault):
+        BluetoothError(
+          .protocolViolation, "The channel \(fault.text), which breaks the protocol, and was closed: open another.")
+      case .linkClosed: .linkIsDown
       }
   }
   private init(_ task: ControllerTask, _ status: HCIStatus) {

@@ -247,6 +247,10 @@ extension BluetoothHost {
       linkStates[id]?.confirmation.resume()
       report(.indicationConfirmed(id, handle))
       sendFromPorts(of: id)
+    case .channelOpened(let id, let channel, let opened): channelOpened(channel, opened, on: id)
+    case .channelReceived(let id, let channel, let range): channelReceived(batch.bytes(of: range), on: channel, of: id)
+    case .channelReady(let id, let channel): channelReady(channel, of: id)
+    case .channelClosed(let id, let channel, let end): channelClosed(channel, of: id, end)
     case .violation(let link?, .applicationTooSlow(let handle)):
       report(.requestUnanswered(link, handle))
       logger.warning("\(link): a request about attribute \(handle.text) was not answered within 25 s")
@@ -267,6 +271,7 @@ extension BluetoothHost {
     case .rssi(let rssi): .success(.rssi(rssi))
     case .phys(let phys): .success(.phys(phys))
     case .secured(let security): .success(.security(security))
+    case .channel(let id, let channel): made(id, channel, for: operation)
     case .returned(let range): .success(.value(batch.bytes(of: range)))
     case .failed(.noSuchLink): .failure(linkIsDown(operation?.link))
     case .failed(let failure): .failure(BluetoothError(failure, of: operation))
@@ -304,6 +309,8 @@ extension BluetoothHost {
     linkStates = LinkMap()
     for mailbox in incoming { mailbox.finish(error) }
     incoming = []
+    for service in listening.values { service.mailbox.finish(error) }
+    listening = [:]
     reportLater(.failed(error))
     closing.resume()
   }

@@ -5,6 +5,7 @@ import DequeModule
 import BindruneGAP
 import BindruneGATT
 import BindruneHCI
+import BindruneL2CAP
 import Logging
 import NIOCore
 import NIOPosix
@@ -87,6 +88,8 @@ public actor BluetoothHost {
   var doorbell: Doorbell?
   var ringing = Deque<LinkID>()
   var incoming: [Mailbox<ServerEvent>] = []
+  /// The services that accept channels.
+  var listening: [SPSM: Listening] = [:]
   /// Writes of one group, until the last of them arrives.
   var gathered: [ServerWriteRequest.Write] = []
 
@@ -178,6 +181,7 @@ public actor BluetoothHost {
     let (error, transport) = (BluetoothError.closed, transport)
     for link in linkStates.values { link.end(error) }
     for mailbox in incoming { mailbox.finish(error) }
+    for service in listening.values { service.mailbox.finish(error) }
     for mailbox in stateReaders { mailbox.report(.closed(error)) }
     timer?.scheduled.cancel()
     transport.eventLoop.execute { transport.close() }

@@ -1,6 +1,7 @@
 import BindruneATT
 import BindruneGAP
 import BindruneGATT
+import BindruneL2CAP
 import BindruneSMP
 
 /// A request to the host, or to the server of one link. `Link` and `BluetoothHost` have an `async` function for each;
@@ -56,6 +57,8 @@ public enum HostOperation: Sendable {
   /// those of `Link.subscribe` too: only the first and the last cause a request to the peer.
   case subscribe(LinkID, AttributeHandle, ClientCharacteristicConfiguration?)
   case unsubscribe(LinkID, AttributeHandle)
+  /// `.channel`: see `Link.openChannel`.
+  case openChannel(LinkID, SPSM, mtu: Int, capacity: Int)
 
   /// The link that the operation uses; nil if it uses none.
   public var link: LinkID? {
@@ -66,7 +69,8 @@ public enum HostOperation: Sendable {
       .discoverAll(let link, _), .discoverServices(let link, _), .discoverIncludedServices(let link, _),
       .discoverCharacteristics(let link, _), .discoverDescriptors(let link, _), .followChanges(let link),
       .read(let link, _), .readUUID(let link, _, _), .readMultiple(let link, _), .write(let link, _, _),
-      .writeReliably(let link, _), .subscribe(let link, _, _), .unsubscribe(let link, _):
+      .writeReliably(let link, _), .subscribe(let link, _, _), .unsubscribe(let link, _),
+      .openChannel(let link, _, _, _):
       link
     }
   }
@@ -95,6 +99,7 @@ public enum HostOperation: Sendable {
     case .writeReliably: "writeReliably(_:)"
     case .subscribe: "subscribe(to:)"
     case .unsubscribe: "unsubscribe()"
+    case .openChannel: "openChannel(psm:)"
     }
   }
   /// `BluetoothError.operation` of its failure.
@@ -122,6 +127,7 @@ public enum HostOperation: Sendable {
     case .write(_, let handle, _): "write attribute \(handle.text) of \(peer)"
     case .writeReliably(_, let values): "write \(values.count) attributes of \(peer)"
     case .subscribe(_, let handle, _): "subscribe to attribute \(handle.text) of \(peer)"
+    case .openChannel(_, let psm, _, _): "open a channel to PSM \(psm.text) of \(peer)"
     case .unsubscribe(_, let handle): "unsubscribe from attribute \(handle.text) of \(peer)"
     }
   }
@@ -145,6 +151,8 @@ public enum HostOutcome: Sendable {
   case databaseHash(DatabaseHash?)
   /// Everything that the link's client has discovered so far.
   case database(RemoteDatabase)
+  /// Closes when it is released.
+  case channel(LinkChannel)
 
   // For `BluetoothHost.request(_:_:)`.
   var linked: Link? { if case .linked(let link) = self { link } else { nil } }
@@ -155,6 +163,7 @@ public enum HostOutcome: Sendable {
   var value: [UInt8]? { if case .value(let value) = self { value } else { nil } }
   var values: [ReadAttributeValue]? { if case .values(let values) = self { values } else { nil } }
   var databaseHash: DatabaseHash?? { if case .databaseHash(let hash) = self { .some(hash) } else { nil } }
+  var channel: LinkChannel? { if case .channel(let channel) = self { channel } else { nil } }
   var database: RemoteDatabase? { if case .database(let database) = self { database } else { nil } }
 }
 
@@ -196,6 +205,7 @@ extension BluetoothHost {
     case .writeReliably(let link, let values): client(link) { $0.writeReliable(id, values) }
     case .subscribe(let link, let handle, let configuration): client(link) { $0.subscribe(id, handle, configuration) }
     case .unsubscribe(let link, let handle): client(link) { $0.unsubscribe(id, handle) }
+    case .openChannel(let link, let psm, let mtu, _): openChannel(psm, mtu: mtu, on: link, id: id)
     }
   }
   /// The error of an operation that failed: it names the operation and the peer.

@@ -21,7 +21,7 @@ public struct Link: Sendable, Identifiable {
   public let peer: PeerID
   public let role: LinkRole
   public let host: BluetoothHost
-  let ending: LinkEnding
+  let ending: Ending<BluetoothError>
 
   /// The peer's identity address, if known by now; else the one used to connect.
   public var address: PeerAddress { get async { await host.address(of: peer) } }

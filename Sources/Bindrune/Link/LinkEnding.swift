@@ -2,25 +2,23 @@ import BindruneWire
 import BindruneGAP
 import Synchronization
 
-/// The end of one link, shared by all copies of its `Link`: it lives as long as any copy.
-final class LinkEnding: Sendable {
-  private let reason = Mutex<BluetoothError?>(nil)
+/// The end of one link or channel, shared by all that refer to it: it lives as long as any of them.
+final class Ending<Reason: Sendable>: Sendable {
+  private let reason = Mutex<Reason?>(nil)
   private let waiters = Waiters()
 
-  func finish(_ error: BluetoothError) {
-    let isFirst = reason.withLock { reason in
-      defer { reason = reason ?? error }
-      return reason == nil
-    }
-    if isFirst { waiters.resume(.failure(error)) }
+  /// The first reason counts.
+  func finish(_ new: Reason) {
+    reason.withLock { reason in reason = reason ?? new }
+    waiters.resume()
   }
-  func wait() async -> BluetoothError {
-    if let reason = reason.withLock({ $0 }) { return reason }
-    do throws(BluetoothError) {
-      // Checked again: the link may have ended before this task was registered.
-      try await waiters.wait { reason.withLock { $0.map { .failure($0) } } }
-    } catch { return error }
-    preconditionFailure("a link ends with an error")
+  /// Throws if the task is cancelled first.
+  func wait() async throws(BluetoothError) -> Reason {
+    while true {
+      if let reason = reason.withLock({ $0 }) { return reason }
+      // Checked again: the end may have come before this task was registered.
+      try await waiters.wait { reason.withLock { $0 == nil ? nil : .success(()) } }
+    }
   }
 }
 
@@ -30,7 +28,11 @@ extension Link {
   /// Any number of tasks may wait. A cancelled task gets `.cancelled`, and the link stays up.
   ///
   ///     async let reason = link.closed
-  public var closed: BluetoothError { get async { await ending.wait() } }
+  public var closed: BluetoothError {
+    get async {
+      do throws(BluetoothError) { return try await ending.wait() } catch { return error }
+    }
+  }
 }
 
 extension BluetoothHost {

@@ -4,13 +4,14 @@ import DequeModule
 import BindruneGAP
 import BindruneGATT
 import BindruneHCI
+import BindruneL2CAP
 
 /// The state of one link above the core.
 final class LinkState: @unchecked Sendable {
   // Sendable: only its host uses it, isolated.
   let peer: PeerID
   let role: LinkRole
-  let ending = LinkEnding()
+  let ending = Ending<BluetoothError>()
   /// Readers of the link's events. Until the first one comes, `unheard` holds the last events.
   var events: [Mailbox<LinkEvent>] = [] { didSet { noteReaders() } }
   var unheard: Deque<LinkEvent>? { didSet { noteReaders() } }
@@ -61,6 +62,14 @@ final class LinkState: @unchecked Sendable {
   /// All ports still in use.
   private var ports: [WeakPort] = []
   private struct WeakPort { weak var port: SendPort? }
+
+  /// The channels that are open.
+  private(set) var channels: [ChannelState] = []
+  func add(_ channel: ChannelState) { channels.append(channel) }
+  func channel(_ id: ChannelID) -> ChannelState? { channels.first { $0.id == id } }
+  func takeChannel(_ id: ChannelID) -> ChannelState? {
+    channels.firstIndex { $0.id == id }.map { channels.remove(at: $0) }
+  }
 
   func add(_ port: SendPort) {
     ports.removeAll { $0.port == nil }
@@ -130,6 +139,7 @@ final class LinkState: @unchecked Sendable {
     for mailbox in values.values.joined() { mailbox.finish(error) }
     for mailbox in events { mailbox.finish(error) }
     for entry in ports { entry.port?.close(error) }
+    for channel in channels { channel.end(.failed(error)) }
     confirmation.resume(.failure(error))
     endQuestions()
     ending.finish(error)
@@ -260,19 +270,31 @@ extension BluetoothHost {
     guard linkStates[link] != nil, let mtu = core.mtu(of: link) else {
       throw linkIsDown(link).during("open a port to \(link)")
     }
-    let doorbell = doorbell ?? Doorbell(self)
-    self.doorbell = doorbell
+    let doorbell = doorbellOfPorts()
     let call = call ?? (handle == nil ? "offer(_:to:)" : "offer(_:)")
     let port = SendPort(
       handle: handle, kind: kind, capacity: capacity, mtu: mtu, call: call, tellsDrained: tellsDrained, onReady: onReady
     ) {
-      doorbell.ring($0, of: link)
+      doorbell.ring(.values($0), of: link)
     }
     linkStates[link]?.add(port)
     return port
   }
+  /// Made with the first port.
+  func doorbellOfPorts() -> Doorbell {
+    let doorbell = doorbell ?? Doorbell(self)
+    self.doorbell = doorbell
+    return doorbell
+  }
+  /// A port has rung.
+  func fetch(_ port: Doorbell.Port, of link: LinkID) {
+    switch port {
+    case .values(let port): fetch(port, of: link)
+    case .channel(let id): channelReady(id, of: link)
+    }
+  }
   /// Queues a port that was empty and now has values to send.
-  func fetch(_ port: SendPort, of link: LinkID) {
+  private func fetch(_ port: SendPort, of link: LinkID) {
     linkStates[link]?.sending.append(port)
     if linkStates[link] != nil, !ringing.contains(link) { ringing.append(link) }
   }

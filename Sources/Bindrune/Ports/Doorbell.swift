@@ -1,12 +1,18 @@
 import DequeModule
 import BindruneGAP
+import BindruneL2CAP
 import NIOCore
 import Synchronization
 
 /// Lets the ports of one host signal its event loop: the first port wakes it, and it serves all that have rung by then.
 /// So a burst of offers, in any number of ports, costs one wake. The doorbell retains a port until the host fetches it.
 final class Doorbell: Sendable {
-  private let ports = Mutex(Deque<(port: SendPort, link: LinkID)>())
+  enum Port {
+    case values(SendPort)
+    /// That of a channel, which its link retains.
+    case channel(ChannelID)
+  }
+  private let ports = Mutex(Deque<(port: Port, link: LinkID)>())
   private let eventLoop: any EventLoop
   // The host owns this.
   private weak let host: BluetoothHost?
@@ -17,7 +23,7 @@ final class Doorbell: Sendable {
   }
 
   /// `link`: whose port it is.
-  func ring(_ port: SendPort, of link: LinkID) {
+  func ring(_ port: Port, of link: LinkID) {
     let isFirst = ports.withLock { ports in
       ports.append((port, link))
       return ports.count == 1

@@ -1,6 +1,5 @@
 import BindruneATT
 import BindruneWire
-import Synchronization
 
 /// Accepts values for one link: notifications, or writes without response. A port is for one characteristic or for all
 /// of the link; with the latter each offer names its characteristic, and values of several keep their order. A client
@@ -69,13 +68,7 @@ public final class SendPort: Sendable {
     case fenced
   }
 
-  private struct State: ~Copyable {
-    var ring: SendRing
-    /// nil: open.
-    var error: BluetoothError?
-  }
-  private let state: Mutex<State>
-  private let ready = Waiters()
+  private let core: PortCore
   private let wake: @Sendable (SendPort) -> Void
   private let onReady: (@Sendable () -> Void)?
   /// nil: the port is for all of the link.
@@ -100,14 +93,14 @@ public final class SendPort: Sendable {
     self.call = call
     self.onReady = onReady
     self.wake = wake
-    let depth = kind.depth
     let ring = SendRing(
-      capacity: capacity, longest: Self.longestValue(mtu), handle: handle, depth: depth, tellsDrained: tellsDrained)
+      capacity: capacity, limit: NotificationQueue.longestValue, longest: Self.longestValue(mtu),
+      target: handle?.rawValue, depth: kind.depth, tellsDrained: tellsDrained)
     self.capacity = ring.capacity
     costOfValue = ring.headerCount
-    state = Mutex(State(ring: ring))
+    core = PortCore(ring)
   }
-  private static func longestValue(_ mtu: Int) -> Int { min(mtu - 3, SendRing.longestValue) }
+  private static func longestValue(_ mtu: Int) -> Int { min(mtu - 3, NotificationQueue.longestValue) }
 
   /// True: accepted. False: full, or the link is down (`waitUntilReady` distinguishes them).
   /// A value longer than min(MTU − 3, 512) octets is cut to that when it leaves. A client that has not subscribed gets
@@ -127,7 +120,7 @@ public final class SendPort: Sendable {
   }
   public func offer(_ value: [UInt8], to handle: AttributeHandle) -> Bool { offer(value.span, to: handle) }
   @inline(__always) private func take(_ value: Span<UInt8>, _ handle: AttributeHandle) -> Bool {
-    switch state.withLock({ $0.ring.offer(value, to: handle) }) {
+    switch core.withRing({ $0.offer(value, to: handle.rawValue) }) {
     case .refused: return false
     case .taken: return true
     case .takenFirst:
@@ -138,33 +131,23 @@ public final class SendPort: Sendable {
 
   /// There is room now for one value of the greatest length, `longestValue`. If not, one ready edge follows, as after a
   /// refused offer, unless the port has ended.
-  public func isReady() -> Bool { state.withLock { $0.ring.hasRoom(for: $0.ring.longest + $0.ring.headerCount) } }
+  public func isReady() -> Bool { core.withRing { $0.hasRoom(for: $0.longest + $0.headerCount) } }
   /// There is room for one value that takes `count` octets, `costOfValue` included: for a producer that offers to
   /// several ports all or nothing. If not, a ready edge follows as above, which promises room for one value of the
   /// greatest length; but an empty port has no room only for more than its `capacity`, which it never has, and then no
   /// edge follows.
-  public func hasRoom(for count: Int) -> Bool { state.withLock { $0.ring.hasRoom(for: count) } }
+  public func hasRoom(for count: Int) -> Bool { core.withRing { $0.hasRoom(for: count) } }
 
   /// The longest value that leaves whole now: min(MTU − 3, 512) octets. It may grow and never shrinks.
-  public var longestValue: Int { state.withLock { $0.ring.longest } }
+  public var longestValue: Int { core.withRing { $0.longest } }
   /// Octets that wait now, `costOfValue` for each value included.
-  public var count: Int { state.withLock { $0.ring.count } }
+  public var count: Int { core.withRing { $0.count } }
   /// Ready edges so far, one for each run of refusals.
-  public var readyEdges: Int { state.withLock { $0.ring.edges } }
+  public var readyEdges: Int { core.withRing { $0.edges } }
 
   /// Returns at once if nothing was refused, else at the ready edge; throws when the link goes down or the task is
   /// cancelled. If several producers share the port, another may have used the room: offer again, and wait again.
-  public func waitUntilReady() async throws(BluetoothError) {
-    repeat {
-      try await ready.wait {
-        state.withLock { state in
-          if let error = state.error { return .failure(error) }
-          return state.ring.isRefused ? nil : .success(())
-        }
-      }
-      // The edge of one run of refusals may resume a task that waits for the edge of the next.
-    } while state.withLock { $0.ring.isRefused }
-  }
+  public func waitUntilReady() async throws(BluetoothError) { try await core.waitUntilReady() }
 
   // MARK: Places
 
@@ -175,13 +158,13 @@ public final class SendPort: Sendable {
     private let id: UInt64
     fileprivate init(_ port: SendPort, _ id: UInt64) { (self.port, self.id) = (port, id) }
     /// The values that were offered before it have left the port, or the port has ended.
-    package var isReached: Bool { port.state.withLock { $0.ring.hasReached(id) } }
+    package var isReached: Bool { port.core.withRing { $0.hasReached(id) } }
     deinit {
-      if port.state.withLock({ $0.ring.removeFence(id) }) { port.wake(port) }
+      if port.core.withRing({ $0.removeFence(id) }) { port.wake(port) }
     }
   }
   /// nil: the link is down.
-  package func fence() -> Fence? { state.withLock { $0.ring.addFence() }.map { Fence(self, $0) } }
+  package func fence() -> Fence? { core.withRing { $0.addFence() }.map { Fence(self, $0) } }
 
   // MARK: The drainer's end
 
@@ -189,7 +172,7 @@ public final class SendPort: Sendable {
   package func sendNext(
     now: Instant, _ send: (Span<UInt8>, AttributeHandle) -> Bool
   ) -> (left: Drained, isEdge: Bool) {
-    state.withLock { $0.ring.sendFirst(now: now, send) }
+    core.withRing { $0.sendFirst(now: now) { send($0, AttributeHandle(rawValue: $1)) } }
   }
   /// `sendNext` for value after value, `sent` after each, and the edges: until nothing is left, or `send` refuses one;
   /// after the first if others have their turns.
@@ -207,22 +190,15 @@ public final class SendPort: Sendable {
     return left
   }
   package func tellReady() {
-    ready.resume()
+    core.tellReady()
     onReady?()
   }
   /// Drops the values whose handle `isGone`. True: an edge, after which call `tellReady`.
   package func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
-    state.withLock { $0.ring.removeAll(where: isGone) }
+    core.withRing { $0.removeAll { isGone(AttributeHandle(rawValue: $0)) } }
   }
-  package func mtuChanged(_ mtu: Int) { state.withLock { $0.ring.longest = Self.longestValue(mtu) } }
-  package func close(_ error: BluetoothError) {
-    let isNew = state.withLock { state in
-      guard state.ring.close() else { return false }
-      state.error = error
-      return true
-    }
-    if isNew { ready.resume(.failure(error)) }
-  }
+  package func mtuChanged(_ mtu: Int) { core.withRing { $0.longest = Self.longestValue(mtu) } }
+  package func close(_ error: BluetoothError) { core.close(error) }
 }
 
 extension SendPort.Kind {

@@ -1,4 +1,3 @@
-import BindruneATT
 import BindruneWire
 
 /// # SendRing
@@ -13,18 +12,20 @@ import BindruneWire
 /// may wait are free, and room for one value of the MTU: that edge is reported exactly once; → closed from any of them,
 /// for good.
 ///
-/// A ring of octets. Each entry is a header and the value: two octets of length and, where the values are for different
-/// handles, two of handle. An entry begins within `capacity` and may extend into the room behind it, which is as long
+/// A ring of octets. Each entry is a header and the value: two octets of length and, where the values have different
+/// targets, two of target. An entry begins within `capacity` and may extend into the room behind it, which is as long
 /// as the longest entry: so each lies in one piece, and can be lent in place.
 @safe struct SendRing: ~Copyable, @unchecked Sendable {
   // Sendable: the memory is its own, and it cannot be copied.
 
-  /// The longest attribute value: Vol 3, Part F, §3.2.9.
-  static var longestValue: Int { 512 }
+  /// Of an attribute's handle or of a channel.
+  typealias Target = UInt16
 
   private let room: UnsafeMutableRawPointer
-  /// The attribute of all values; nil: each entry has its own.
-  let handle: AttributeHandle?
+  /// Where all values go; nil: each entry says where.
+  private let target: Target?
+  /// Octets of the longest value that fits.
+  private let limit: Int
   /// Octets that an entry takes besides its value.
   let headerCount: Int
   /// Octets that may wait, headers included.
@@ -36,7 +37,7 @@ import BindruneWire
   private var values = 0
   /// The last value that left was the only one.
   private var wasEmpty = true
-  /// The longest value that leaves whole: min(ATT_MTU − 3, 512) octets.
+  /// The longest value that leaves whole: of an attribute min(ATT_MTU − 3, 512) octets.
   var longest: Int
   /// An offer was refused, and the edge is still to come.
   private(set) var isRefused = false
@@ -51,18 +52,21 @@ import BindruneWire
   private var isStopped = false
   /// Edges so far: one for each run of refusals.
   private(set) var edges = 0
+  /// No value is accepted any more.
   private(set) var isClosed = false
   /// There is an edge, too, when the last value has left, whether or not one was refused.
   let tellsDrained: Bool
 
   /// Room for `capacity` octets, headers included: at least one value of the greatest length, at most 16 MiB.
-  /// `depth`: bounds the number of values as well.
-  init(capacity: Int, longest: Int, handle: AttributeHandle?, depth: SendDepth?, tellsDrained: Bool = false) {
-    self.handle = handle
+  /// `limit`: octets of the longest value that will ever leave, at most 65,535; `longest`: of the longest that leaves
+  /// now. `depth`: bounds the number of values as well.
+  init(capacity: Int, limit: Int, longest: Int, target: Target?, depth: SendDepth?, tellsDrained: Bool = false) {
+    self.target = target
+    self.limit = limit
     self.tellsDrained = tellsDrained
     self.depth = depth
-    headerCount = handle == nil ? 4 : 2
-    let entry = headerCount + SendRing.longestValue
+    headerCount = target == nil ? 4 : 2
+    let entry = headerCount + limit
     self.capacity = min(max(capacity, entry), 1 << 24)
     self.longest = longest
     unsafe room = .allocate(byteCount: self.capacity + entry, alignment: 8)
@@ -77,14 +81,14 @@ import BindruneWire
   /// emptied the ring.
   enum Answer { case taken, takenFirst, refused }
 
-  /// Takes a copy of `value`, of its first 512 octets at most.
-  mutating func offer(_ value: Span<UInt8>, to handle: AttributeHandle) -> Answer {
-    let count = min(value.count, SendRing.longestValue), space = count + headerCount
+  /// Takes a copy of `value`, of its first `limit` octets at most.
+  mutating func offer(_ value: Span<UInt8>, to target: Target) -> Answer {
+    let count = min(value.count, limit), space = count + headerCount
     guard hasRoom(for: space) else { return .refused }
     // Within the room: an entry begins before `capacity`, and behind that there is room for the longest.
     let entry = unsafe room + place(head + used)
     unsafe entry.storeBytes(of: UInt16(count), as: UInt16.self)
-    if self.handle == nil { unsafe entry.storeBytes(of: handle.rawValue, toByteOffset: 2, as: UInt16.self) }
+    if self.target == nil { unsafe entry.storeBytes(of: target, toByteOffset: 2, as: Target.self) }
     unsafe value.withUnsafeBytes { bytes in
       guard let from = bytes.baseAddress else { return }
       unsafe (entry + headerCount).copyMemory(from: from, byteCount: count)
@@ -109,7 +113,7 @@ import BindruneWire
 
   /// Lends the oldest value to `send`; it stays if that refuses it. `isEdge`: a run of refusals is over.
   mutating func sendFirst(
-    now: Instant, _ send: (Span<UInt8>, AttributeHandle) -> Bool
+    now: Instant, _ send: (Span<UInt8>, Target) -> Bool
   ) -> (left: SendPort.Drained, isEdge: Bool) {
     let isDrained: Bool
     if used > 0 {
@@ -117,9 +121,9 @@ import BindruneWire
         isStopped = true
         return (.fenced, false)
       }
-      let (count, handle) = entry(at: head)
+      let (count, target) = entry(at: head)
       let octets = unsafe (room + head + headerCount).assumingMemoryBound(to: UInt8.self)
-      guard unsafe send(UnsafeBufferPointer(start: octets, count: count).span, handle) else { return (.refused, false) }
+      guard unsafe send(UnsafeBufferPointer(start: octets, count: count).span, target) else { return (.refused, false) }
       let space = count + headerCount
       head = place(head + space)
       used -= space
@@ -134,28 +138,27 @@ import BindruneWire
     isDrainScheduled = used > 0
     return (used > 0 ? .more : .nothing, takeEdge() || isDrained)
   }
-  /// The length and the attribute of the value whose entry begins at `place`.
-  @inline(__always) private func entry(at place: Int) -> (count: Int, handle: AttributeHandle) {
+  /// The length and the target of the value whose entry begins at `place`.
+  @inline(__always) private func entry(at place: Int) -> (count: Int, target: Target) {
     let entry = unsafe room + place
     let count = Int(unsafe entry.loadUnaligned(as: UInt16.self))
-    let handle = unsafe handle ?? AttributeHandle(rawValue: entry.loadUnaligned(fromByteOffset: 2, as: UInt16.self))
-    return (count, handle)
+    return (count, unsafe target ?? entry.loadUnaligned(fromByteOffset: 2, as: Target.self))
   }
 
-  /// Drops the values whose handle `isGone`; the others keep their order. True: a run of refusals is over.
-  mutating func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
+  /// Drops the values whose target `isGone`; the others keep their order. True: a run of refusals is over.
+  mutating func removeAll(where isGone: (Target) -> Bool) -> Bool {
     var from = head, to = head, left = used
     // The fence after the value, and how many values from here on stand before that fence.
     var fence = 0, before = fences.first?.values ?? valuesBehind
     used = 0
     while left > 0 {
-      let (count, handle) = entry(at: from), space = count + headerCount
+      let (count, target) = entry(at: from), space = count + headerCount
       while before == 0, fence < fences.count {
         fence += 1
         before = fence < fences.count ? fences[fence].values : valuesBehind
       }
       before -= 1
-      if isGone(handle) {
+      if isGone(target) {
         values -= 1
         if fence < fences.count { fences[fence].values -= 1 } else { valuesBehind -= 1 }
       } else {
@@ -209,15 +212,19 @@ import BindruneWire
     return true
   }
 
+  /// Accepts nothing more; what waits can still leave. False: it was closed before.
+  mutating func end() -> Bool {
+    defer { isClosed = true }
+    return !isClosed
+  }
   /// Drops everything and accepts nothing more. False: it was closed before.
   mutating func close() -> Bool {
-    guard !isClosed else { return false }
-    isClosed = true
+    let isNew = end()
     used = 0
     values = 0
     isRefused = false
     fences = []
     valuesBehind = 0
-    return true
+    return isNew
   }
 }
