@@ -130,7 +130,7 @@ public enum AdvertisingEnd: BitwiseCopyable, Sendable, Equatable, CustomStringCo
   case durationOver
   /// `AdvertisingParameters.maximumEvents` have been sent.
   case eventsSent
-  /// The controller ended it for another reason.
+  /// The controller ended it for another reason, or does not begin it again.
   case terminated(HCIStatus)
 
   public var description: String {

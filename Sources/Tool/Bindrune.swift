@@ -19,8 +19,9 @@ struct BindruneCommand: AsyncParsableCommand {
       """,
     version: "0.1.0",
     subcommands: [
-      Demo.self, ScanCommand.self, WatchCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Shell.self,
-      Pair.self,
+      Demo.self, ScanCommand.self, WatchCommand.self, Explore.self, Read.self, Write.self, Subscribe.self,
+      PipeCommand.self,
+      Shell.self, Pair.self,
       Serve.self, Advertise.self, Apps.self,
       Overflow.self, Bench.self,
       Controllers.self, Adapters.self, Doctor.self, Bonds.self, Conform.self, TraceCommand.self, Explain.self,

@@ -5,6 +5,23 @@ import TestSupport
 import Testing
 
 @Suite("Serving", .virtualTime, .hang) struct ServingTests {
+  /// A set that the controller does not begin again after a connection: the readers of events learn it, for no call of
+  /// theirs waits.
+  @Test func aSetThatDoesNotGoOn() async throws {
+    let lab = Lab(), (peripheral, relay) = try await lab.relayedHost(), central = try await lab.host()
+    try await peripheral.advertiseFast()
+    var events = await peripheral.events.makeAsyncIterator()
+    // Commands are lost from now on; what the controller reports still comes.
+    try await relay.fallSilent()
+    let link = Task { try await central.connect(to: await peripheral.ownAddress) }
+    while let event = try await events.next() {
+      guard case .advertisingStopped(let set, let end) = event else { continue }
+      #expect(set == .first && end == .terminated(.lmpOrLLResponseTimeout))
+      break
+    }
+    link.cancel()
+    _ = await link.result
+  }
   /// Every listener receives every event; the first answer counts, the host refuses later ones.
   @Test func severalListeners() async throws {
     let lab = Lab(), belt = try Belt()

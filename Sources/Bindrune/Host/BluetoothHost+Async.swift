@@ -152,6 +152,8 @@ extension BluetoothHost {
       let error = BluetoothError.refused(to: "advertise", status).during("advertise")
       advertising.removeValue(forKey: id)?.waiters.resume(.failure(error))
       report(.advertisingFailed(id, error))
+      // For a set that was on the air: readers of `events` have nobody who waits.
+      tell(.advertisingStopped(id, .terminated(status)))
     case .advertisingStopped(let id, let reason):
       advertising.removeValue(forKey: id)?.waiters.resume(
         .failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))

@@ -22,7 +22,7 @@ public enum ServerEvent: Sendable {
   /// A request about this value was not answered within 25 s: the client got Unlikely Error (0x0E).
   case requestUnanswered(LinkID, AttributeHandle)
   /// The set has stopped advertising. It may be on the air again, by an `advertise` that came before this event was
-  /// read.
+  /// read. `.terminated`: the controller refuses to advertise, after a connection for example, or does not answer.
   case advertisingStopped(AdvertisingSetID, AdvertisingEnd)
 }
 
@@ -79,10 +79,15 @@ extension BluetoothHost {
   /// True if anything receives the event.
   @discardableResult
   func report(_ event: ServerEvent) -> Bool {
+    let isHeard = tell(event)
+    return report(.server(event)) || isHeard
+  }
+  /// The same for the readers of `events` alone.
+  @discardableResult
+  func tell(_ event: ServerEvent) -> Bool {
     incoming.removeAll { $0.isFinished }
     for mailbox in incoming { mailbox.put(event) }
-    let isHeard = !incoming.isEmpty
-    return report(.server(event)) || isHeard
+    return !incoming.isEmpty
   }
   /// Reports a client's request, or refuses it at once if nothing receives the event: no answer could come.
   func ask(_ event: ServerEvent, _ id: ServerRequestID) {

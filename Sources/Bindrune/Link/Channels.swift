@@ -25,6 +25,8 @@ final class ChannelState: @unchecked Sendable {
   }
   /// Called once.
   func end(_ closing: ChannelClosing) {
+    // First: who learns it from the port or the inbox finds the reason.
+    ending.finish(closing)
     switch closing {
     case .here, .byPeer:
       port.close(.channelIsClosed)
@@ -33,7 +35,6 @@ final class ChannelState: @unchecked Sendable {
       port.close(error)
       inbox.finish(error)
     }
-    ending.finish(closing)
   }
 }
 

@@ -214,7 +214,8 @@ final class BenchServer: Sendable {
         // A client that has disconnected needs no answer.
         try? await request.respond(counters.octets)
       case .writeRequested(let request): try? await request.reject(.writeNotPermitted)
-      case .subscriptionChanged, .written, .requestUnanswered, .advertisingStopped: break
+      case .advertisingStopped(_, let end): try end.check()
+      case .subscriptionChanged, .written, .requestUnanswered: break
       }
     }
   }

@@ -312,3 +312,12 @@ extension AdvertisingData.Structure {
     return set.isEmpty ? "none" : set.joined(separator: ", ")
   }
 }
+
+extension AdvertisingEnd {
+  /// Throws if a server can no longer be found, although nobody has stopped it: the verb ends, and who supervises it
+  /// sees that.
+  func check() throws(Failure) {
+    guard case .terminated(let status) = self else { return }
+    throw Failure("The controller advertises no more, \(status): start again.")
+  }
+}

@@ -69,7 +69,8 @@ struct HeartRateSensor {
             }
             report("attribute \(request.handle.text) written: \(hexText(request.value, separator: " "))")
           case .readRequested(let request): try? await request.reject(.readNotPermitted)
-          case .requestUnanswered, .advertisingStopped: break
+          case .advertisingStopped(_, let end): try end.check()
+          case .requestUnanswered: break
           }
         }
       }

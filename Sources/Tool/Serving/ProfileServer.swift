@@ -58,6 +58,7 @@ final class ProfileServer: Sendable {
         try await withThrowingDiscardingTaskGroup { answers in
           for try await event in events {
             if let line = text(event) { report(line) }
+            if case .advertisingStopped(_, let end) = event { try end.check() }
             note(event)
             answers.addTask { [self] in try await answer(event, on: host) }
           }
