@@ -23,6 +23,7 @@ extension HostCore {
     case encryption
     case parametersReply
     case dataLength
+    case features
 
     var tag: UInt32 { UInt32(rawValue) << 16 }
     func tag(_ number: UInt16) -> UInt32 { tag | UInt32(number) }
@@ -30,7 +31,7 @@ extension HostCore {
     /// An application asked for the command, and learns that it has failed.
     var mayFail: Bool {
       switch self {
-      case .rssi, .phys, .phyUpdate, .defaultPHYs, .application: true
+      case .rssi, .phys, .phyUpdate, .defaultPHYs, .features, .application: true
       case .scanner, .advertiser, .connections, .address, .disconnect, .unanswered, .update, .privacy, .encryption,
         .parametersReply, .dataLength:
         false
@@ -114,6 +115,7 @@ extension HostCore {
     case .rssi: rssiRead(outcome, handle, in: packet)
     case .phys: physRead(outcome, handle, in: packet)
     case .defaultPHYs: defaultPHYsSet(outcome)
+    case .features: if !isDone { featuresRefused(outcome, handle) }
     case .application: applicationCommandEnded(outcome, in: packet)
     case .unanswered, nil: break
     }
@@ -154,6 +156,10 @@ extension HostCore {
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
     case .lePHYUpdateComplete(let event): phyUpdateComplete(event)
     case .leDataLengthChange(let event): dataLengthChanged(event)
+    case .leReadRemoteFeaturesComplete(let event):
+      featuresRead(event.connectionHandle, event.status, RemoteFeatures(event.leFeatures))
+    case .leReadAllRemoteFeaturesComplete(let event):
+      featuresRead(event.connectionHandle, event.status, RemoteFeatures(event.leFeatures.array(in: packet)))
     case .leAdvertisingSetTerminated(let event):
       if event.status == .success { linkUp(event.connectionHandle, from: event.advertisingHandle.number) }
       advertiser.terminated(event.advertisingHandle.number, event.status, hci: &hci, now: now)
@@ -172,8 +178,8 @@ extension HostCore {
       controllerFailed(.hardwareFailure, now)
     // Of no consequence here: HCI has handled the answers and credits, and the host asks for none of the others.
     case .readRemoteVersionInformationComplete, .commandComplete, .commandStatus, .numberOfCompletedPackets,
-      .dataBufferOverflow, .leReadRemoteFeaturesComplete, .leDirectedAdvertisingReport, .leScanTimeout,
-      .leScanRequestReceived, .unknownLE, .vendor, .unknown:
+      .dataBufferOverflow, .leDirectedAdvertisingReport, .leScanTimeout, .leScanRequestReceived, .unknownLE, .vendor,
+      .unknown:
       break
     }
   }

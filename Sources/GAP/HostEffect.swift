@@ -154,6 +154,8 @@ public enum HostResult: BitwiseCopyable, Sendable {
   /// In dBm; nil if the controller does not know.
   case rssi(Int8?)
   case phys(LinkPHYs)
+  /// The octets of the peer's `RemoteFeatures`.
+  case features(Octets)
   /// `pair` and `encrypt`: what protects the link now.
   case secured(LinkSecurity)
   /// `openChannel`.
@@ -207,7 +209,7 @@ public enum HostViolation: Sendable {
 
 /// What a request asks of a controller.
 public enum ControllerTask: BitwiseCopyable, Sendable, Equatable {
-  case connect, disconnect, encrypt, readRSSI, readPHYs, setPHYs, setDefaultPHYs
+  case connect, disconnect, encrypt, readRSSI, readPHYs, setPHYs, setDefaultPHYs, readFeatures
   /// `HostCore.send`.
   case send
 }

@@ -35,6 +35,8 @@ struct Link: ~Copyable {
   var client = Client(configuration: .repeating)
   var dataLength = LinkDataLength()
   var phys = LinkPHYs()
+  /// The peer's, since a request has read them.
+  var features: RemoteFeatures?
   var disconnectRequests: [RequestID] = []
   var requests = LinkRequests()
   var streams = LinkStreams()

@@ -7,7 +7,7 @@ import BindruneSMP
 
 /// What the controllers of a link, or its hosts, are busy with.
 enum LinkProcedure: BitwiseCopyable {
-  enum Kind: BitwiseCopyable { case parameterUpdate, phyUpdate, dataLengthUpdate, encryption }
+  enum Kind: BitwiseCopyable { case parameterUpdate, phyUpdate, dataLengthUpdate, featureExchange, encryption }
   enum KeySource: BitwiseCopyable { case pairing, bond }
 
   /// Of either side: `ParameterUpdate.way`.
@@ -16,6 +16,8 @@ enum LinkProcedure: BitwiseCopyable {
   case phyUpdate(RequestID?)
   /// From the command to its answer: an event follows only if the length changes.
   case dataLengthUpdate
+  /// To the event with the peer's features. The requests that await it are in `LinkRequests`: they share the answer.
+  case featureExchange
   /// With a key of this strength.
   case encryption(KeyStrength, KeySource)
 
@@ -24,6 +26,7 @@ enum LinkProcedure: BitwiseCopyable {
     case .parameterUpdate: .parameterUpdate
     case .phyUpdate: .phyUpdate
     case .dataLengthUpdate: .dataLengthUpdate
+    case .featureExchange: .featureExchange
     case .encryption: .encryption
     }
   }
@@ -34,7 +37,7 @@ enum LinkProcedure: BitwiseCopyable {
       switch self {
       case .parameterUpdate(let update): update.id
       case .phyUpdate(let id): id
-      case .dataLengthUpdate, .encryption: nil
+      case .dataLengthUpdate, .featureExchange, .encryption: nil
       }
     }
     set {
@@ -43,7 +46,7 @@ enum LinkProcedure: BitwiseCopyable {
         update.id = newValue
         self = .parameterUpdate(update)
       case .phyUpdate: self = .phyUpdate(newValue)
-      case .dataLengthUpdate, .encryption: break
+      case .dataLengthUpdate, .featureExchange, .encryption: break
       }
     }
   }
@@ -121,6 +124,7 @@ extension HostCore {
       case .phyUpdate(let id):
         if let id { emit(.completed(id, .failed(.refused(.setPHYs, .lmpOrLLResponseTimeout)))) }
       case .dataLengthUpdate: break
+      case .featureExchange: featuresEnded(.failed(.refused(.readFeatures, .lmpOrLLResponseTimeout)), at: index)
       case .encryption(_, let source): encryptionTimedOut(source, at: index, now)
       }
     }

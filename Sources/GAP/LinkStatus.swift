@@ -5,31 +5,23 @@ import BindruneHCI
 
 /// The requests that await the answer to a command about a link: those of one kind share an answer.
 struct LinkRequests {
-  private var rssi: [RequestID] = [], phys: [RequestID] = []
+  enum Kind: BitwiseCopyable { case rssi, phys, features }
+  private var waiting: [(kind: Kind, id: RequestID)] = []
 
-  var all: [RequestID] { rssi + phys }
-  /// True if it is the first: the command must be sent.
-  mutating func awaitRSSI(_ id: RequestID) -> Bool {
-    rssi.append(id)
-    return rssi.count == 1
+  var all: [RequestID] { waiting.map { $0.id } }
+  /// True if it is the first of its kind: the command must be sent.
+  mutating func wait(_ id: RequestID, for kind: Kind) -> Bool {
+    waiting.append((kind, id))
+    return waiting.count { $0.kind == kind } == 1
   }
-  mutating func awaitPHYs(_ id: RequestID) -> Bool {
-    phys.append(id)
-    return phys.count == 1
-  }
-  mutating func takeRSSI() -> [RequestID] {
-    defer { rssi = [] }
-    return rssi
-  }
-  mutating func takePHYs() -> [RequestID] {
-    defer { phys = [] }
-    return phys
+  mutating func take(_ kind: Kind) -> [RequestID] {
+    defer { waiting.removeAll { $0.kind == kind } }
+    return waiting.compactMap { $0.kind == kind ? $0.id : nil }
   }
   /// True when `id` was waiting.
   mutating func remove(_ id: RequestID) -> Bool {
-    guard all.contains(id) else { return false }
-    rssi.removeAll { $0 == id }
-    phys.removeAll { $0 == id }
+    guard let place = waiting.firstIndex(where: { $0.id == id }) else { return false }
+    waiting.remove(at: place)
     return true
   }
 }
@@ -40,14 +32,14 @@ extension HostCore {
   /// know it. Simultaneous requests share one answer. Vol 4, Part E, §7.5.4.
   public mutating func readRSSI(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    guard let handle = withLink(at: index, { $0.requests.awaitRSSI(id) ? $0.handle : nil }) else { return }
+    guard let handle = withLink(at: index, { $0.requests.wait(id, for: .rssi) ? $0.handle : nil }) else { return }
     hci.send(ReadRSSI.with { $0.handle = handle }, tag: Sender.rssi.tag(handle), now: now)
     drain(now)
   }
   /// The modulations in use. Ends with `.completed(id, .phys)`. Vol 4, Part E, §7.8.47.
   public mutating func readPHYs(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    guard let handle = withLink(at: index, { $0.requests.awaitPHYs(id) ? $0.handle : nil }) else { return }
+    guard let handle = withLink(at: index, { $0.requests.wait(id, for: .phys) ? $0.handle : nil }) else { return }
     hci.send(LEReadPHY.with { $0.connectionHandle = handle }, tag: Sender.phys.tag(handle), now: now)
     drain(now)
   }
@@ -96,7 +88,7 @@ extension HostCore {
 
   mutating func rssiRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
     guard let index = upper.index(of: handle) else { return }
-    let waiting = withLink(at: index) { $0.requests.takeRSSI() }
+    let waiting = withLink(at: index) { $0.requests.take(.rssi) }
     let result: HostResult
     do throws(WireError) {
       let answer = try ReadRSSI.decodeReturn(outcome.returnParameters, in: packet)
@@ -108,7 +100,7 @@ extension HostCore {
   }
   mutating func physRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
     guard let index = upper.index(of: handle) else { return }
-    let waiting = withLink(at: index) { $0.requests.takePHYs() }
+    let waiting = withLink(at: index) { $0.requests.take(.phys) }
     let result: HostResult
     // A controller without the command supports only LE 1M.
     if outcome.status == .unknownHCICommand {

@@ -87,6 +87,7 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
   case leWriteRFPathCompensation(LEWriteRFPathCompensation)
   case leSetPrivacyMode(LESetPrivacyMode)
   case leReadBufferSizeV2(LEReadBufferSizeV2)
+  case leReadAllRemoteFeatures(LEReadAllRemoteFeatures)
   /// Any other opcode, with its parameters.
   case unknown(HCIOpcode, Octets)
 
@@ -176,6 +177,7 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
     case 0x204D: self = .leWriteRFPathCompensation(try read(&reader))
     case 0x204E: self = .leSetPrivacyMode(try read(&reader))
     case 0x2060: self = .leReadBufferSizeV2(try read(&reader))
+    case 0x2088: self = .leReadAllRemoteFeatures(try read(&reader))
     default: return nil
     }
   }
@@ -266,11 +268,12 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
     case .leWriteRFPathCompensation(let command): try visitor.visitCommand(command)
     case .leSetPrivacyMode(let command): try visitor.visitCommand(command)
     case .leReadBufferSizeV2(let command): try visitor.visitCommand(command)
+    case .leReadAllRemoteFeatures(let command): try visitor.visitCommand(command)
     case .unknown: break
     }
   }
 
-  /// Passes each of the 83 commands, with its default parameters, to `visitor`.
+  /// Passes each of the 84 commands, with its default parameters, to `visitor`.
   public static func each(_ visitor: inout some CommandVisitor) throws(WireError) {
     try visitor.visitCommand(Disconnect())
     try visitor.visitCommand(ReadRemoteVersionInformation())
@@ -355,5 +358,6 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
     try visitor.visitCommand(LEWriteRFPathCompensation())
     try visitor.visitCommand(LESetPrivacyMode())
     try visitor.visitCommand(LEReadBufferSizeV2())
+    try visitor.visitCommand(LEReadAllRemoteFeatures())
   }
 }

@@ -29,6 +29,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
   case leScanTimeout(LEScanTimeout)
   case leAdvertisingSetTerminated(LEAdvertisingSetTerminated)
   case leScanRequestReceived(LEScanRequestReceived)
+  case leReadAllRemoteFeaturesComplete(LEReadAllRemoteFeaturesComplete)
   /// An LE Meta event of another subevent code, with what follows the code.
   case unknownLE(subevent: UInt8, Octets)
   /// Event code 0xFF: vendor-specific.
@@ -64,6 +65,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
       case 0x11: self = .leScanTimeout(try read(&reader))
       case 0x12: self = .leAdvertisingSetTerminated(try read(&reader))
       case 0x13: self = .leScanRequestReceived(try read(&reader))
+      case 0x2B: self = .leReadAllRemoteFeaturesComplete(try read(&reader))
       default: return nil
       }
     case 0x57: self = .authenticatedPayloadTimeoutExpired(try read(&reader))
@@ -100,11 +102,12 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
     case .leScanTimeout(let event): try visitor.visitEvent(event)
     case .leAdvertisingSetTerminated(let event): try visitor.visitEvent(event)
     case .leScanRequestReceived(let event): try visitor.visitEvent(event)
+    case .leReadAllRemoteFeaturesComplete(let event): try visitor.visitEvent(event)
     case .unknownLE, .vendor, .unknown: break
     }
   }
 
-  /// Passes each of the 25 events, with its default parameters, to `visitor`.
+  /// Passes each of the 26 events, with its default parameters, to `visitor`.
   public static func each(_ visitor: inout some EventVisitor) throws(WireError) {
     try visitor.visitEvent(DisconnectionComplete())
     try visitor.visitEvent(EncryptionChange())
@@ -131,6 +134,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
     try visitor.visitEvent(LEScanTimeout())
     try visitor.visitEvent(LEAdvertisingSetTerminated())
     try visitor.visitEvent(LEScanRequestReceived())
+    try visitor.visitEvent(LEReadAllRemoteFeaturesComplete())
   }
 }
 
@@ -166,4 +170,5 @@ extension LEEventMask {
   public static var scanTimeout: LEEventMask { LEEventMask(bit: 16) }
   public static var advertisingSetTerminated: LEEventMask { LEEventMask(bit: 17) }
   public static var scanRequestReceived: LEEventMask { LEEventMask(bit: 18) }
+  public static var readAllRemoteFeaturesComplete: LEEventMask { LEEventMask(bit: 42) }
 }

@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// The features of a controller's link layer. Vol 6, Part B, §4.6; the higher bits survive unnamed.
+/// Page 0 of the features of a controller's link layer. Vol 6, Part B, §4.6; bits without a name survive.
 public struct LEFeatures: OpenNumber, OptionSet {
   public var rawValue: UInt64
   @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue }
@@ -18,6 +18,13 @@ public struct LEFeatures: OpenNumber, OptionSet {
   public static var leExtendedAdvertising: LEFeatures { LEFeatures(bit: 12) }
   public static var lePeriodicAdvertising: LEFeatures { LEFeatures(bit: 13) }
   public static var channelSelectionAlgorithm2: LEFeatures { LEFeatures(bit: 14) }
+  /// There are pages after this one.
+  public static var llExtendedFeatureSet: LEFeatures { LEFeatures(bit: 63) }
+
+  /// The pages after page 0, and the octets in each of them.
+  @inlinable public static var furtherPages: UInt8 { 10 }
+  @inlinable public static var octetsOfFurtherPage: Int { 24 }
+  @inlinable public static var octetsOfAllPages: Int { width + Int(furtherPages) * octetsOfFurtherPage }
 }
 
 /// Page 0 of the LMP features. Vol 2, Part C, §3.3; only those that an LE host uses are named.

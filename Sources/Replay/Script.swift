@@ -280,11 +280,13 @@ private struct ScriptBuilder: TraceSink {
     case .leConnectionUpdateComplete(let event): step.link = up[event.connectionHandle.rawValue]
     case .lePHYUpdateComplete(let event): step.link = up[event.connectionHandle.rawValue]
     case .leDataLengthChange(let event): step.link = up[event.connectionHandle.rawValue]
+    case .leReadRemoteFeaturesComplete(let event): step.link = up[event.connectionHandle.rawValue]
+    case .leReadAllRemoteFeaturesComplete(let event): step.link = up[event.connectionHandle.rawValue]
     case .authenticatedPayloadTimeoutExpired(let event): step.link = up[event.connectionHandle.rawValue]
     case .leConnectionComplete, .leEnhancedConnectionComplete, .disconnectionComplete,
       .readRemoteVersionInformationComplete, .commandComplete, .commandStatus, .hardwareError,
-      .numberOfCompletedPackets, .dataBufferOverflow, .leAdvertisingReport, .leReadRemoteFeaturesComplete,
-      .leRemoteConnectionParameterRequest, .leDirectedAdvertisingReport, .leExtendedAdvertisingReport, .leScanTimeout,
+      .numberOfCompletedPackets, .dataBufferOverflow, .leAdvertisingReport, .leRemoteConnectionParameterRequest,
+      .leDirectedAdvertisingReport, .leExtendedAdvertisingReport, .leScanTimeout,
       .leAdvertisingSetTerminated, .leScanRequestReceived, .unknownLE, .vendor, .unknown:
       if let new = ClassicConnectionComplete(event, octets.span), new.status == .success {
         classic.insert(new.connectionHandle.rawValue)

@@ -17,7 +17,11 @@ extension Air {
     case .peripheralFeatureRequest:
       guard controllers[i].has(.peripheralInitiatedFeaturesExchange) else { return refuse(pdu, end) }
       reply(.featureResponse(controllers[i].configuration.features), end)
-    case .featureResponse(let features): reportFeatures(.success, features, end)
+    case .featureResponse(let features): receive(features, end)
+    case .featurePageRequest(let page):
+      guard controllers[i].has(.llExtendedFeatureSet) else { return refuse(pdu, end) }
+      reply(.featurePageResponse(FeaturePage(page.number, of: controllers[i].configuration.furtherFeatures)), end)
+    case .featurePageResponse(let page): receive(page, end)
     case .version(let version):
       medium.links[end].receive(version, own: controllers[i].version)
       reportVersion(end)
@@ -54,7 +58,7 @@ extension Air {
   private mutating func receiveRefusal(of type: UInt8, _ error: HCIStatus, _ end: LinkPlace) {
     switch type {
     case LLControl.connectionParameterRequestType: reportUpdate(error, end)
-    case LLControl.peripheralFeatureRequestType: reportFeatures(error, [], end)
+    case LLControl.peripheralFeatureRequestType: endFeatureRead(error, page0: [], end)
     case LLControl.phyRequestType: reportPHYs(error, end)
     case LLControl.lengthRequestType: medium.links[end].lengthSent = nil
     case LLControl.encryptionRequestType: endEncryption(error, end)
@@ -91,12 +95,71 @@ extension Air {
   private mutating func reportUpdate(_ status: HCIStatus, _ end: LinkPlace) {
     report(medium.links[end.link].updateComplete(status, at: end.role), at: end)
   }
-  private mutating func reportFeatures(_ status: HCIStatus, _ features: LEFeatures, _ end: LinkPlace) {
-    if let event = medium.links[end].featuresComplete(status, features) { report(event, at: end) }
+  /// LL_FEATURE_RSP.
+  private mutating func receive(_ features: LEFeatures, _ end: LinkPlace) {
+    let i = medium.links[end].controller.index
+    guard case .all(let pages) = medium.links[end].featureRead, features.contains(.llExtendedFeatureSet),
+      controllers[i].has(.llExtendedFeatureSet)
+    else { return endFeatureRead(.success, page0: features, end) }
+    medium.links[end].featureRead = .further(pages: pages, octets: features.octets)
+    reply(.featurePageRequest(FeaturePage(1, of: controllers[i].configuration.furtherFeatures)), end)
+  }
+  /// LL_FEATURE_EXT_RSP. The first one also says which page is the last.
+  private mutating func receive(_ page: FeaturePage, _ end: LinkPlace) {
+    let (i, handle) = host(at: end)
+    guard case .further(let pages, var octets) = medium.links[end].featureRead else { return }
+    if page.number <= pages { octets += page.octets }
+    if page.number < min(pages, page.maxPage) {
+      medium.links[end].featureRead = .further(pages: pages, octets: octets)
+      let next = FeaturePage(page.number + 1, of: controllers[i].configuration.furtherFeatures)
+      return reply(.featurePageRequest(next), end)
+    }
+    medium.links[end].featureRead = .none
+    controllers[i].reportAllFeatures(
+      .success, handle, octets, maxRemotePage: page.maxPage, maxValidPage: min(pages, page.number), now: medium.now)
+  }
+  /// The peer has told page 0 and has no others for us, or has refused.
+  private mutating func endFeatureRead(_ status: HCIStatus, page0: LEFeatures, _ end: LinkPlace) {
+    let (i, handle) = host(at: end)
+    switch medium.links[end].featureRead {
+    case .none, .further: return
+    case .page0:
+      let event = LEReadRemoteFeaturesComplete.with {
+        $0.status = status
+        $0.connectionHandle = handle
+        $0.leFeatures = page0
+      }
+      controllers[i].emit(event, now: medium.now)
+    case .all:
+      controllers[i].reportAllFeatures(
+        status, handle, page0.octets, maxRemotePage: 0, maxValidPage: 0, now: medium.now)
+    }
+    medium.links[end].featureRead = .none
   }
   mutating func reportVersion(_ end: LinkPlace) {
     guard medium.links.contains(end.link), let event = medium.links[end].versionComplete() else { return }
     report(event, at: end)
+  }
+}
+
+extension LEFeatures {
+  fileprivate var octets: [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: rawValue >> UInt64(8 * $0)) } }
+}
+extension VirtualController {
+  /// Vol 4, Part E, §7.7.65.38.
+  fileprivate mutating func reportAllFeatures(
+    _ status: HCIStatus, _ handle: ConnectionHandle, _ octets: [UInt8], maxRemotePage: UInt8, maxValidPage: UInt8,
+    now: Instant
+  ) {
+    let all = octets + [UInt8](repeating: 0, count: LEFeatures.octetsOfAllPages - octets.count)
+    let event = LEReadAllRemoteFeaturesComplete.with {
+      $0.status = status
+      $0.connectionHandle = handle
+      $0.maxRemotePage = maxRemotePage
+      $0.maxValidPage = maxValidPage
+      $0.leFeatures = Octets(0, all.count)
+    }
+    emit(event, from: all.span, now: now)
   }
 }
 
@@ -125,15 +188,6 @@ extension LinkEnd {
       $0.connectionHandle = handle
       $0.version = peers.version
       $0.companyIdentifier = peers.company
-    }
-  }
-  /// Nil if the host does not await it.
-  mutating func featuresComplete(_ status: HCIStatus, _ features: LEFeatures) -> LEReadRemoteFeaturesComplete? {
-    guard unanswered.remove(.features) != nil else { return nil }
-    return LEReadRemoteFeaturesComplete.with {
-      $0.status = status
-      $0.connectionHandle = handle
-      $0.leFeatures = features
     }
   }
 

@@ -90,6 +90,7 @@ extension VirtualController {
     case .leWriteRFPathCompensation(let command): command.run(on: &self, &medium, packet)
     case .leSetPrivacyMode(let command): command.run(on: &self, &medium, packet)
     case .leReadBufferSizeV2(let command): command.run(on: &self, &medium, packet)
+    case .leReadAllRemoteFeatures(let command): command.run(on: &self, &medium, packet)
     case .unknown(let opcode, _): complete(opcode, .unknownHCICommand, now: medium.now)
     }
   }

@@ -93,13 +93,24 @@ extension VirtualController {
 }
 extension LEReadRemoteFeatures: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    if end.role == .peripheral, !controller.has(.peripheralInitiatedFeaturesExchange) {
-      return answer(.commandDisallowed)
-    }
-    guard medium.links[end].begin(.features) else { return answer(.commandDisallowed) }
-    let features = controller.configuration.features
+    answer(controller.readFeatures(.page0, &medium, at: end))
+  }
+}
+extension LEReadAllRemoteFeatures: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    guard pagesRequested <= LEFeatures.furtherPages else { return answer(.invalidHCICommandParameters) }
+    return answer(controller.readFeatures(.all(pages: pagesRequested), &medium, at: end))
+  }
+}
+extension VirtualController {
+  /// Both commands begin with page 0; one of them at a time.
+  fileprivate func readFeatures(_ read: LinkEnd.FeatureRead, _ medium: inout Medium, at end: LinkPlace) -> HCIStatus {
+    if end.role == .peripheral, !has(.peripheralInitiatedFeaturesExchange) { return .commandDisallowed }
+    guard case .none = medium.links[end].featureRead else { return .commandDisallowed }
+    medium.links[end].featureRead = read
+    let features = configuration.features
     medium.send(end.role == .central ? .featureRequest(features) : .peripheralFeatureRequest(features), end)
-    return answer(.success)
+    return .success
   }
 }
 extension LESetHostChannelClassification: Executable {

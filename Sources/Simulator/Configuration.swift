@@ -70,6 +70,8 @@ public struct ControllerConfiguration: Sendable {
   public var companyIdentifier = CompanyIdentifier(rawValue: 0xFFFF)
   /// LE features (Vol 6, Part B, §4.6); they determine the commands (Vol 4, Part E, §3.1).
   public var features: LEFeatures
+  /// The pages of features after page 0, 24 octets each, with `.llExtendedFeatureSet`: at most ten.
+  public var furtherFeatures: [UInt8] = []
   /// Octets in one ACL data packet, both ways: 27 … 65,535.
   public var aclDataLength: UInt16 = 251
   /// ACL data packets the controller holds for all links together.

@@ -51,6 +51,7 @@ enum LLControl {
   case terminate(HCIStatus)
   case unknown(type: UInt8)
   case featureRequest(LEFeatures), featureResponse(LEFeatures), peripheralFeatureRequest(LEFeatures)
+  case featurePageRequest(FeaturePage), featurePageResponse(FeaturePage)
   case version(PeerVersion)
   case connectionParameterRequest(LinkRequest)
   case reject(type: UInt8, error: HCIStatus)
@@ -94,6 +95,8 @@ enum LLControl {
     case .phyRequest: 0x16
     case .phyResponse: 0x17
     case .phyUpdate: 0x18
+    case .featurePageRequest: 0x2B
+    case .featurePageResponse: 0x2C
     }
   }
   /// Whether it may be sent during the encryption procedures. Vol 6, Part B, §5.1.3.
@@ -120,6 +123,27 @@ struct SessionKey: BitwiseCopyable, Equatable {
   }
 }
 
+/// The contents of LL_FEATURE_EXT_REQ and LL_FEATURE_EXT_RSP: a page after page 0, and the sender's last page with a
+/// feature. Vol 6, Part B, §5.1.4.3.
+struct FeaturePage: BitwiseCopyable {
+  var maxPage: UInt8, number: UInt8, words: [3 of UInt64]
+  /// Page `number` of `pages`, which begin with page 1.
+  init(_ number: UInt8, of pages: [UInt8]) {
+    let pages = pages.prefix(Int(LEFeatures.furtherPages) * LEFeatures.octetsOfFurtherPage)
+    let first = (Int(number) - 1) * LEFeatures.octetsOfFurtherPage
+    self.number = number
+    maxPage = UInt8(pages.lastIndex { $0 != 0 }.map { $0 / LEFeatures.octetsOfFurtherPage + 1 } ?? 0)
+    words = .init { word in
+      (0..<8).reduce(0) {
+        let place = first + 8 * word + $1
+        return $0 | (pages.indices.contains(place) ? UInt64(pages[place]) << UInt64(8 * $1) : 0)
+      }
+    }
+  }
+  var octets: [UInt8] {
+    (0..<LEFeatures.octetsOfFurtherPage).map { UInt8(truncatingIfNeeded: words[$0 / 8] >> UInt64($0 % 8 * 8)) }
+  }
+}
 /// The contents of LL_VERSION_IND. Vol 6, Part B, §2.4.2.13.
 struct PeerVersion: BitwiseCopyable { var version: CoreVersion, company: CompanyIdentifier }
 /// Data octets in one packet, as the sender of LL_LENGTH_REQ receives and transmits them. Vol 6, Part B, §2.4.2.21.
@@ -172,6 +196,7 @@ struct LinkEnd: ~Copyable {
   /// The strength of the last packet from the other end, in dBm; 127: none yet.
   var strength: Int8 = 127
   var version = VersionExchange.unsent
+  var featureRead = FeatureRead.none
   var encryption = Encryption.idle
   /// The keys for its own packets and for those of the other end; nil: not encrypted.
   var transmitKey: SessionKey?, receiveKey: SessionKey?
@@ -219,6 +244,16 @@ struct LinkEnd: ~Copyable {
     case reporting(PeerVersion)
     case known(PeerVersion)
   }
+  /// The host's request for the peer's features. Vol 6, Part B, §5.1.4.
+  enum FeatureRead {
+    case none
+    /// LE Read Remote Features awaits page 0.
+    case page0
+    /// LE Read All Remote Features awaits page 0 first: the host wants so many further ones.
+    case all(pages: UInt8)
+    /// It has these octets of page 0 and further ones.
+    case further(pages: UInt8, octets: [UInt8])
+  }
   /// The modulations that the host requests on this link. Vol 6, Part B, §5.1.10.
   enum PHYPreference {
     /// The defaults for all links.
@@ -255,12 +290,10 @@ struct LinkEnd: ~Copyable {
   /// Requests without phases or data, any of which may be pending.
   struct Unanswered: OptionSet {
     let rawValue: UInt8
-    /// The host's LE Read Remote Features.
-    static var features: Unanswered { Unanswered(rawValue: 1) }
     /// The host's LE Connection Update.
-    static var update: Unanswered { Unanswered(rawValue: 2) }
+    static var update: Unanswered { Unanswered(rawValue: 1) }
     /// LE Remote Connection Parameter Request, which the host must answer.
-    static var parameterRequest: Unanswered { Unanswered(rawValue: 4) }
+    static var parameterRequest: Unanswered { Unanswered(rawValue: 2) }
   }
 
   init(_ controller: ControllerID, _ handle: ConnectionHandle, _ phy: PHY) {

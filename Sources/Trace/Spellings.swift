@@ -33,6 +33,7 @@ extension HCIEvent {
     case .leEnhancedConnectionComplete(let event): event.connectionHandle
     case .leConnectionUpdateComplete(let event): event.connectionHandle
     case .leReadRemoteFeaturesComplete(let event): event.connectionHandle
+    case .leReadAllRemoteFeaturesComplete(let event): event.connectionHandle
     case .leLongTermKeyRequest(let event): event.connectionHandle
     case .leRemoteConnectionParameterRequest(let event): event.connectionHandle
     case .leDataLengthChange(let event): event.connectionHandle

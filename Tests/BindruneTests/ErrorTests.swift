@@ -94,7 +94,7 @@ import Testing
       expectSentences("\(BluetoothError.refusedByLink("scan", status))")
     }
     let tasks: [ControllerTask] = [
-      .connect, .disconnect, .encrypt, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .send,
+      .connect, .disconnect, .encrypt, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .readFeatures, .send,
     ]
     let host: [HostFailure] =
       tasks.map { .refused($0, status) } + [
@@ -126,6 +126,7 @@ import Testing
       case .notBonded: 19
       case .controllerIsSilent: 20
       case .channel: 21
+      case .refused(.readFeatures, _): 22
       }
     }
     // All results, also those that no Specification has yet: Vol 3, Part A, §4.23, §4.26.
@@ -175,7 +176,8 @@ import Testing
     #expect(BluetoothError(PairingError.peers(.pairingNotSupported)).diagnostics.contains("pairing mode"))
     // 0x22 of a controller is the peer's silence, whatever it was asked for.
     for task in [
-      ControllerTask.connect, .disconnect, .encrypt, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .send,
+      ControllerTask.connect, .disconnect, .encrypt, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .readFeatures,
+      .send,
     ] {
       let error = BluetoothError(.refused(task, .lmpOrLLResponseTimeout))
       #expect(error.diagnostics.contains("device did not answer") && error.status == .lmpOrLLResponseTimeout)
@@ -344,7 +346,8 @@ import Testing
     let all: [HostOperation] = [
       .connect(PeerID(Self.peer), .fast), .connectToFirst([Self.peer], .fast, timeout: nil), .disconnect(link),
       .readRSSI(link), .updateParameters(link, ConnectionParameterRange(.fast)), .readPHYs(link),
-      .setPHYs(link, PHYPreferences()), .setDefaultPHYs(PHYPreferences()), .readDatabaseHash(link), .discoverAll(link),
+      .setPHYs(link, PHYPreferences()), .setDefaultPHYs(PHYPreferences()), .readFeatures(link), .readDatabaseHash(link),
+      .discoverAll(link),
       .discoverServices(link, "180D"), .discoverIncludedServices(link, range), .discoverCharacteristics(link, range),
       .discoverDescriptors(link, range), .followChanges(link), .read(link, handle), .readUUID(link, "2A00", range),
       .readMultiple(link, [handle]), .write(link, handle, []), .writeReliably(link, []), .subscribe(link, handle, nil),

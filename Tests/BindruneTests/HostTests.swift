@@ -309,6 +309,39 @@ import Testing
     await peripheral.close()
   }
 
+  /// The other controller's features: page 0 for Bluetooth 5.4, and a further page if both have it. Vol 6, Part B, §4.6.
+  @Test(arguments: [false, true]) func features(allPages: Bool) async throws {
+    let lab = Lab(), belt = try Belt()
+    var ours = ControllerConfiguration(address: DeviceAddress(0x0000_5E00_5301)), theirs = ours
+    theirs.address = DeviceAddress(0x0000_5E00_5302)
+    theirs.features = [.leEncryption, .peripheralInitiatedFeaturesExchange]
+    if allPages {
+      (ours.version, theirs.version) = (CoreVersion(rawValue: 0x0E), CoreVersion(rawValue: 0x0E))
+      ours.features.insert(.llExtendedFeatureSet)
+      theirs.features.insert(.llExtendedFeatureSet)
+      theirs.furtherFeatures = [0x02]
+    }
+    let central = BluetoothHost(lab.radio.controller(ours))
+    let peripheral = BluetoothHost(lab.radio.controller(theirs), database: belt.database)
+    let (ourFeatures, theirFeatures) = (ours.features, theirs.features)
+    try await within {
+      try await central.start()
+      try await peripheral.start()
+      try await peripheral.advertiseFast()
+      let link = try await central.connect(to: peripheral.ownAddress, .fast)
+      async let other = link.readFeatures()
+      let features = try await link.readFeatures()
+      #expect(features.page0 == theirFeatures && features[65] == allPages)
+      #expect(try await other == features)
+      #expect(try await link.readFeatures() == features)
+      let server = try #require(await peripheral.links.first)
+      #expect(try await server.readFeatures().page0 == ourFeatures)
+      await peripheral.close()
+      await #expect(throws: BluetoothError.self) { try await link.readFeatures() }
+      await central.close()
+    }
+  }
+
   /// Commands past the host: each answers with its own type, or is refused by name. Vol 4, Part E, §7.4.6, §7.5.4,
   /// §7.8.22.
   @Test func commands() async throws {

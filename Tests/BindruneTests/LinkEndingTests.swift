@@ -62,6 +62,7 @@ import Testing
     await late("pair") { () async throws(BluetoothError) in _ = try await link.pair() }
     await late("RSSI") { () async throws(BluetoothError) in _ = try await link.readRSSI() }
     await late("PHYs") { () async throws(BluetoothError) in _ = try await link.readPHYs() }
+    await late("features") { () async throws(BluetoothError) in _ = try await link.readFeatures() }
     await late("parameters") { () async throws(BluetoothError) in _ = try await link.updateParameters(.balanced) }
     await late("subscribe") { () async throws(BluetoothError) in _ = try await link.subscribe(to: measurement) }
     await late("port") { () async throws(BluetoothError) in _ = try await link.sendPort(.command) }

@@ -154,7 +154,8 @@ import Testing
   @Test func whatCannotBeBegun() async throws {
     let gone = LinkID(rawValue: 99), handle = AttributeHandle(rawValue: 3)
     let operations: [HostOperation] = [
-      .disconnect(gone), .readRSSI(gone), .updateParameters(gone, ConnectionParameterRange(.fast)), .discoverAll(gone),
+      .disconnect(gone), .readRSSI(gone), .readFeatures(gone), .updateParameters(gone, ConnectionParameterRange(.fast)),
+      .discoverAll(gone),
       .discoverServices(gone, nil), .discoverIncludedServices(gone, .all), .discoverCharacteristics(gone, .all),
       .discoverDescriptors(gone, .all), .followChanges(gone), .read(gone, handle), .write(gone, handle, [1]),
       .subscribe(gone, handle, nil), .unsubscribe(gone, handle),

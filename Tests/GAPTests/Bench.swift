@@ -201,6 +201,8 @@ struct Bench: ~Copyable {
     case .completed(let id, .disconnected): return "\(id.rawValue): disconnected"
     case .completed(let id, .parameters(let parameters)): return "\(id.rawValue): \(parameters)"
     case .completed(let id, .phys(let phys)): return "\(id.rawValue): \(phys)"
+    case .completed(let id, .features(let octets)):
+      return "\(id.rawValue): features \(RemoteFeatures(core.bytes(of: octets)))"
     case .completed(let id, .rssi(let rssi)): return "\(id.rawValue): rssi \(rssi.map { "\($0)" } ?? "nil")"
     case .completed(let id, .secured(let security)): return "\(id.rawValue): \(security)"
     case .completed(let id, .done): return "\(id.rawValue): done"
@@ -295,6 +297,8 @@ struct PaperController {
   var lacks: [SupportedCommandBit] = []
   /// Without data length extension, so that a new link causes no command. It has the legacy commands.
   var features: LEFeatures = .connectionParametersRequestProcedure
+  /// 5.4.
+  var version: UInt8 = 13
   /// A controller with the extended commands. A controller without the Connection Parameters Request procedure.
   static var old: PaperController {
     var controller = PaperController()
@@ -320,7 +324,8 @@ struct PaperController {
     if silent.contains(opcode) { return nil }
     if let status = refused[opcode] { return commandComplete(opcode, status) }
     switch opcode {
-    case ReadLocalVersionInformation.opcode: return commandComplete(opcode, .success, [13, 0, 0, 13, 0xFF, 0xFF, 0, 0])
+    case ReadLocalVersionInformation.opcode:
+      return commandComplete(opcode, .success, [version, 0, 0, version, 0xFF, 0xFF, 0, 0])
     case ReadLocalSupportedCommands.opcode:
       var bits = [UInt8](repeating: 0xFF, count: 64)
       for bit in lacks { bits[Int(bit.octet)] &= ~(1 << bit.bit) }

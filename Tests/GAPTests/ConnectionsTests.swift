@@ -518,6 +518,110 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.receive(octets("04 3E 06 0C 00 40 00 02 01"))
     same(bench.takeTexts(), ["link 1: LE 2M out, LE 1M in", "3: LE 2M out, LE 1M in"])
   }
+  /// Requests at the same time share one command, and later ones need none. Vol 4, Part E, §7.8.21, §7.7.65.4.
+  @Test func features() {
+    var bench = Self.linked()
+    for number: UInt64 in 1...3 { bench.perform { core, now in core.readFeatures(link1, id: id(number), now: now) } }
+    bench.perform { core, now in core.cancel(id(1), now: now) }
+    same(bench.takeAll(), ["LE_Read_Remote_Features", "1: cancelled"])
+    same(bench.lastCommand, "Connection_Handle: 0x0040")
+    bench.answer()
+    bench.receive(octets("04 3E 0C 04 00 40 00 23 59 00 00 00 00 00 00"))
+    same(bench.takeTexts(), ["2: features 0x0000000000005923", "3: features 0x0000000000005923"])
+    bench.perform { core, now in core.readFeatures(link1, id: id(4), now: now) }
+    // The answer to another program's command.
+    bench.receive(octets("04 3E 0C 04 00 40 00 FF 00 00 00 00 00 00 00"))
+    bench.perform { core, now in core.readFeatures(link1, id: id(5), now: now) }
+    same(bench.takeAll(), ["4: features 0x0000000000005923", "5: features 0x0000000000005923"])
+    bench.perform { core, now in core.readFeatures(LinkID(rawValue: 9), id: id(6), now: now) }
+    same(bench.takeTexts(), ["6: noSuchLink"])
+  }
+  /// The last request's cancellation does not end the exchange: the next one joins it.
+  @Test func featuresAreReadOnce() {
+    var bench = Self.linked()
+    bench.perform { core, now in core.readFeatures(link1, id: id(1), now: now) }
+    bench.answer()
+    bench.perform { core, now in core.cancel(id(1), now: now) }
+    bench.perform { core, now in core.readFeatures(link1, id: id(2), now: now) }
+    bench.receive(octets("04 3E 0C 04 00 40 00 01 00 00 00 00 00 00 00"))
+    same(bench.takeAll(), ["LE_Read_Remote_Features", "1: cancelled", "2: features 0x0000000000000001"])
+  }
+  /// A controller of Core 6.0 that has the command for all pages. Vol 4, Part E, §7.8.129, §7.7.65.38.
+  @Test func featuresOfAllPages() {
+    var paper = PaperController()
+    paper.version = 14
+    var bench = Bench.started(controller: paper)
+    bench.receive(connectionComplete(0x40, .peripheral))
+    _ = bench.takeAll()
+    bench.perform { core, now in core.readFeatures(link1, id: id(1), now: now) }
+    same(bench.takeAll(), ["LE_Read_All_Remote_Features"])
+    same(bench.lastCommand, "Connection_Handle: 0x0040, Pages_Requested: 10")
+    bench.answer()
+    let pages: [UInt8] = [0xFF, 0, 0, 0, 0, 0, 0, 0x80, 0x03] + [UInt8](repeating: 0, count: 239)
+    bench.receive([4, 0x3E, 254, 0x2B, 0, 0x40, 0, 1, 10] + pages)
+    same(bench.takeTexts(), ["1: features 0x80000000000000FF, bit 64, bit 65"])
+
+    paper.lacks = [SupportedCommandBit(47, 3)]
+    bench = Bench.started(controller: paper)
+    bench.receive(connectionComplete(0x40, .peripheral))
+    _ = bench.takeAll()
+    bench.perform { core, now in core.readFeatures(link1, id: id(1), now: now) }
+    same(bench.takeAll(), ["LE_Read_Remote_Features"])
+  }
+  /// A peer that does not tell its features, a controller that refuses or is silent: the next request asks again.
+  @Test func featuresAreRefused() {
+    var bench = Self.linked()
+    bench.perform { core, now in core.readFeatures(link1, id: id(1), now: now) }
+    bench.answer()
+    bench.receive(octets("04 3E 0C 04 1A 40 00 00 00 00 00 00 00 00 00"))
+    bench.perform { core, now in core.readFeatures(link1, id: id(2), now: now) }
+    bench.answer(.commandDisallowed)
+    bench.perform { core, now in core.readFeatures(link1, id: id(3), now: now) }
+    bench.wait(.seconds(2))
+    same(
+      bench.takeTexts(),
+      ["1: refused to readFeatures 0x1A", "2: refused to readFeatures 0x0C", "3: controllerIsSilent"])
+    // Vol 6, Part B, §5.2.
+    bench = Self.linked()
+    bench.perform { core, now in core.readFeatures(link1, id: id(4), now: now) }
+    bench.answer()
+    bench.wait(.milliseconds(39_999))
+    bench.perform { core, now in core.readFeatures(link1, id: id(5), now: now) }
+    same(bench.takeTexts(), [])
+    bench.wait(.milliseconds(1))
+    same(bench.takeTexts(), ["4: refused to readFeatures 0x22", "5: refused to readFeatures 0x22"])
+
+    var poor = PaperController()
+    poor.lacks = [LEReadRemoteFeatures.supportedBit!]
+    bench = Bench.started(controller: poor)
+    bench.receive(connectionComplete(0x40, .peripheral))
+    _ = bench.takeAll()
+    bench.perform { core, now in core.readFeatures(link1, id: id(1), now: now) }
+    same(bench.takeAll(), ["1: refused to readFeatures 0x01"])
+  }
+  @Test func theEndOfTheLinkEndsTheFeatures() {
+    var bench = Self.linked()
+    bench.perform { core, now in core.readFeatures(link1, id: id(1), now: now) }
+    bench.answer()
+    bench.receive(disconnectionComplete(0x40))
+    same(bench.takeTexts(), ["1: noSuchLink", "link 1 down: 0x13"])
+    // The next link with this handle has others.
+    bench.receive(connectionComplete(0x40, .peripheral))
+    bench.receive(octets("04 3E 0C 04 00 40 00 01 00 00 00 00 00 00 00"))
+    _ = bench.takeAll()
+    bench.perform { core, now in core.readFeatures(LinkID(rawValue: 2), id: id(2), now: now) }
+    same(bench.takeAll(), ["LE_Read_Remote_Features"])
+  }
+  @Test func pagesAndBitsOfFeatures() {
+    let features = RemoteFeatures([0x21, 0x01, 0, 0, 0, 0, 0, 0x80, 0, 0x01] + [UInt8](repeating: 0, count: 238))
+    same(features.octets, [0x21, 0x01, 0, 0, 0, 0, 0, 0x80, 0, 0x01])
+    #expect(features.page0 == [.leEncryption, .leDataPacketLengthExtension, .le2MPHY, .llExtendedFeatureSet])
+    #expect(features.contains([.leEncryption, .le2MPHY]) && !features.contains([.leEncryption, .leCodedPHY]))
+    same((-1...2_000).filter { features[$0] }, [0, 5, 8, 63, 72])
+    same("\(features)", "0x8000000000000121, bit 72")
+    #expect(RemoteFeatures([]) == RemoteFeatures(LEFeatures()) && RemoteFeatures([]).page0.isEmpty)
+    same("\(RemoteFeatures([]))", "0x0000000000000000")
+  }
   @Test func packetLength() {
     var bench = Self.linked()
     same(bench.core.dataLength(of: link1)?.transmitOctets, 27)

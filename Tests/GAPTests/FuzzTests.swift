@@ -163,6 +163,8 @@ private struct Visit: ~Copyable {
     case 21:
       let id = newID()
       bench.perform { core, now in core.readRSSI(link, id: id, now: now) }
+      let other = newID()
+      bench.perform { core, now in core.readFeatures(link, id: other, now: now) }
     case 22:
       let id = newID(), other = newID()
       bench.perform { core, now in core.readPHYs(link, id: id, now: now) }

@@ -16,6 +16,7 @@ import Testing
         ParameterUpdate(id: id, wanted: ConnectionParameterRange(.medium).request, way: .linkLayer))
     case .phyUpdate: .phyUpdate(id)
     case .dataLengthUpdate: .dataLengthUpdate
+    case .featureExchange: .featureExchange
     case .encryption: .encryption(strength, .bond)
     }
   }
@@ -24,9 +25,9 @@ import Testing
   @Test(arguments: 0..<20) func likeAPlainList(_ seed: Int) {
     var chance = SplitMix64(seed: UInt64(seed)), now = Instant.zero
     var table = LinkProcedures(), plain: [(kind: LinkProcedure.Kind, id: RequestID?, deadline: Instant)] = []
-    let kinds: [LinkProcedure.Kind] = [.parameterUpdate, .phyUpdate, .dataLengthUpdate, .encryption]
+    let kinds: [LinkProcedure.Kind] = [.parameterUpdate, .phyUpdate, .dataLengthUpdate, .featureExchange, .encryption]
     for number in 0..<500 {
-      let kind = kinds[Int.random(in: 0..<4, using: &chance)]
+      let kind = kinds[Int.random(in: 0..<5, using: &chance)]
       switch Int.random(in: 0..<5, using: &chance) {
       case 0, 1:
         let id = kind == .parameterUpdate || kind == .phyUpdate ? RequestID(rawValue: UInt64(number)) : nil

@@ -8,12 +8,12 @@ import Testing
   @Test func commandsAndReturnParameters() throws {
     var visitor = ThereAndBack()
     try AnyCommand.each(&visitor)
-    #expect(visitor.messages == 166)
+    #expect(visitor.messages == 168)
   }
   @Test func events() throws {
     var visitor = ThereAndBack()
     try HCIEvent.each(&visitor)
-    #expect(visitor.messages == 24)
+    #expect(visitor.messages == 25)
   }
   /// Units of Vol 4, Part E, §7.8.12, §7.8.53, §7.8.65 and §7.7.65.13, the ends of their ranges, and rounding.
   @Test func units() {

@@ -178,7 +178,9 @@ struct Chaos: ~Copyable {
       request(host, "wish") { core, id, now in
         core.updateParameters(link, ConnectionParameterRange(wish), id: id, now: now)
       }
-    case 35: request(host, "strength") { core, id, now in core.readRSSI(link, id: id, now: now) }
+    case 35:
+      request(host, "strength") { core, id, now in core.readRSSI(link, id: id, now: now) }
+      request(host, "features") { core, id, now in core.readFeatures(link, id: id, now: now) }
     case 36:
       let phys = pick([PHYSet.le1M, .le2M, [.le1M, .le2M]]) ?? .le1M
       request(host, "modulation") { core, id, now in

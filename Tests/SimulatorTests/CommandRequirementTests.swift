@@ -129,6 +129,7 @@ import Testing
     Row(0x204D, 39, 1, "LE Write RF Path Compensation", .withElseOptional(.leExtendedAdvertising)),
     Row(0x204E, 39, 2, "LE Set Privacy Mode", .with(.llPrivacy)),  // C.9
     Row(0x2060, 41, 5, "LE Read Buffer Size [v2]", .optional),  // C.55
+    Row(0x2088, 47, 3, "LE Read All Remote Features", .withElseOptional(.llExtendedFeatureSet)),  // C.71
   ]
 
   /// The usual kinds, and each feature with commands on and off.

@@ -46,6 +46,7 @@ import Testing
     Row(le: 0x12, "LE Advertising Set Terminated", .with(.leExtendedAdvertising)),  // C.17
     Row(le: 0x13, "LE Scan Request Received", .with(.leExtendedAdvertising)),  // C.17
     Row(le: 0x14, "LE Channel Selection Algorithm", .with(.channelSelectionAlgorithm2)),  // C.23
+    Row(le: 0x2B, "LE Read All Remote Features Complete", .withElseOptional(.llExtendedFeatureSet)),  // C.72
   ]
 
   /// Two controllers of one kind do everything that causes events. They refuse commands that they lack, without an

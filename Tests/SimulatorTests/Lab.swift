@@ -29,7 +29,7 @@ struct Lab: ~Copyable {
     for host in controllers.indices {
       command(host, SetEventMask())
       var mask = LESetEventMask()
-      mask.leEventMask = LEEventMask(rawValue: 0x1F_FFFF)
+      mask.leEventMask = LEEventMask(rawValue: 0x400_001F_FFFF)
       command(host, mask)
       world.run(for: .milliseconds(2))
       _ = packets(host)

@@ -198,6 +198,72 @@ import Testing
         ])
     }
   }
+  /// Vol 4, Part E, §7.8.129, §7.7.65.38; Vol 6, Part B, §5.1.4.3: page 0 alone unless both have the LL Extended Feature
+  /// Set. `pages`: how many the host wants.
+  @Test(arguments: 0..<2, [0, 1, 2, 10]) func allRemoteFeatures(air: Int, pages: UInt8) throws {
+    var rich = ControllerConfiguration(address: Lab.address(0)), other = rich, plain = rich
+    rich.version = CoreVersion(rawValue: 0x0E)
+    rich.features.insert(.llExtendedFeatureSet)
+    other = rich
+    (other.address, plain.address) = (Lab.address(1), Lab.address(2))
+    // Bits 65 and 64 + 192 + 7, which is on page 2.
+    other.furtherFeatures = [0x02] + [UInt8](repeating: 0, count: 23) + [0x80]
+    var lab = Lab(Self.airs[air], [rich, other, plain])
+    func features(_ host: Int, _ handle: UInt16) -> String {
+      let read = LEReadAllRemoteFeatures.with {
+        $0.connectionHandle = ConnectionHandle(rawValue: handle)
+        $0.pagesRequested = pages
+      }
+      lab.command(host, read)
+      // One at a time; on the air without delay the first has ended.
+      if air == 1 {
+        lab.command(host, LEReadRemoteFeatures.with { $0.connectionHandle = ConnectionHandle(rawValue: handle) })
+      }
+      lab.run(1_000)
+      let packets = lab.hexes(host)
+      #expect(packets.dropLast() == ["04 0F 04 00 01 88 20"] + (air == 1 ? ["04 0F 04 0C 01 16 20"] : []))
+      var text = packets.last ?? ""
+      while text.hasSuffix(" 00") { text.removeLast(3) }
+      #expect(packets.last?.count == 3 * 257 - 1)
+      return text
+    }
+    let (c, p) = lab.connect(0, 1)
+    let page1 = " 02" + String(repeating: " 00", count: 23)
+    let valid: UInt8 = min(pages, pages == 0 ? 0 : 2)
+    #expect(
+      features(0, c) == "04 3E FE 2B 00 01 00 02 0\(valid) FF 10 00 00 00 00 00 80"
+        + (pages == 0 ? "" : pages == 1 ? " 02" : page1 + " 80"))
+    // The other has no features after page 0.
+    #expect(features(1, p) == "04 3E FE 2B 00 01 00 00 0\(min(pages, 1)) FF 10 00 00 00 00 00 80")
+    let (d, _) = lab.connect(0, 2)
+    #expect(features(0, d) == "04 3E FE 2B 00 0\(d) 00 00 00 FF 10")
+    let many = LEReadAllRemoteFeatures.with {
+      $0.connectionHandle = ConnectionHandle(rawValue: c)
+      $0.pagesRequested = 11
+    }
+    #expect(lab.status(0, many) == 0x12)
+    // Bluetooth 5.4.
+    #expect(lab.status(2, LEReadAllRemoteFeatures.with { $0.connectionHandle = ConnectionHandle(rawValue: 1) }) == 0x01)
+  }
+  /// Peripheral-initiated Features Exchange is missing: at our controller, then at the central's.
+  @Test(arguments: [false, true]) func theCentralKeepsItsFeatures(allPages: Bool) {
+    var ours = ControllerConfiguration(address: Lab.address(1)),
+      theirs = ControllerConfiguration(address: Lab.address(0))
+    ours.version = CoreVersion(rawValue: 0x0E)
+    theirs.features.remove(.peripheralInitiatedFeaturesExchange)
+    var lab = Lab(Self.quiet(), [theirs, ours])
+    let handle = ConnectionHandle(rawValue: lab.connect(0, 1).1)
+    for _ in 0..<2 {
+      if allPages {
+        lab.command(1, LEReadAllRemoteFeatures.with { $0.connectionHandle = handle })
+      } else {
+        lab.command(1, LEReadRemoteFeatures.with { $0.connectionHandle = handle })
+      }
+      lab.run(200)
+      let event = lab.hexes(1).last ?? ""
+      #expect(event.hasPrefix(allPages ? "04 3E FE 2B 1A 01 00 00 00 00" : "04 3E 0C 04 1A 01 00 00"))
+    }
+  }
   @Test(arguments: 0..<2) func updateByTheCentral(air: Int) {
     var lab = Lab(Self.airs[air], hosts: 2)
     let (c, _) = lab.connect(0, 1)

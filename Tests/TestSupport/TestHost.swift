@@ -271,7 +271,8 @@ public struct TestHost: ~Copyable, HCIHost {
     case .secured(let security): .secured(security)
     case .disconnected, .done, .gatt(.done), .gatt(.discovered): .done
     case .gatt(.databaseHash(let hash)): .value(hash?.octets ?? [])
-    case .gatt(.value(let range)), .gatt(.values(let range)), .returned(let range): .value(core.bytes(of: range))
+    case .gatt(.value(let range)), .gatt(.values(let range)), .returned(let range), .features(let range):
+      .value(core.bytes(of: range))
     case .channel: .done
     case .gatt(.failed(let error)): .failed("\(error)")
     case .failed(let failure): .failed("\(failure)")

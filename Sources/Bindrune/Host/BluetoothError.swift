@@ -248,6 +248,7 @@ extension BluetoothError {
       case (.disconnect, .lmpOrLLResponseTimeout): .linkLayerIsSilent("take the link down")
       case (.setPHYs, .lmpOrLLResponseTimeout), (.readPHYs, .lmpOrLLResponseTimeout):
         .linkLayerIsSilent("use other modulations")
+      case (.readFeatures, .lmpOrLLResponseTimeout): .linkLayerIsSilent("tell its features")
       case (.readRSSI, .lmpOrLLResponseTimeout), (.send, .lmpOrLLResponseTimeout),
         (.setDefaultPHYs, .lmpOrLLResponseTimeout):
         .linkLayerIsSilent("carry out the command")
@@ -262,6 +263,7 @@ extension BluetoothError {
       case (.send, _): .refused(to: "carry out the command", status)
       case (.readRSSI, _): .refused(to: "read the signal strength", status)
       case (.readPHYs, _): .refused(to: "read the modulations in use", status)
+      case (.readFeatures, _): .refusedByLink("tell the device's features", status)
       // For want of the feature, the controller's own or the peer's.
       case (.setPHYs, _), (.setDefaultPHYs, _): .refusedByLink("use other modulations", status)
       }

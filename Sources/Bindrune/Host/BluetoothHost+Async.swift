@@ -272,6 +272,7 @@ extension BluetoothHost {
     case .parameters(let parameters): .success(.parameters(parameters))
     case .rssi(let rssi): .success(.rssi(rssi))
     case .phys(let phys): .success(.phys(phys))
+    case .features(let range): .success(.features(RemoteFeatures(batch.bytes(of: range))))
     case .secured(let security): .success(.security(security))
     case .channel(let id, let channel): made(id, channel, for: operation)
     case .returned(let range): .success(.value(batch.bytes(of: range)))

@@ -26,6 +26,8 @@ public enum HostOperation: Sendable {
   /// `.phys`.
   case setPHYs(LinkID, PHYPreferences)
   case setDefaultPHYs(PHYPreferences)
+  /// `.features`: see `Link.readFeatures`.
+  case readFeatures(LinkID)
   /// `.security`: see `Link.pair`.
   case pair(LinkID, PairingSettings?)
   /// `.security`: see `Link.encrypt`.
@@ -65,7 +67,8 @@ public enum HostOperation: Sendable {
     switch self {
     case .connect, .connectToFirst, .setDefaultPHYs: nil
     case .disconnect(let link), .readRSSI(let link), .updateParameters(let link, _), .readPHYs(let link),
-      .setPHYs(let link, _), .pair(let link, _), .encrypt(let link), .readDatabaseHash(let link),
+      .setPHYs(let link, _), .readFeatures(let link), .pair(let link, _), .encrypt(let link),
+      .readDatabaseHash(let link),
       .discoverAll(let link, _), .discoverServices(let link, _), .discoverIncludedServices(let link, _),
       .discoverCharacteristics(let link, _), .discoverDescriptors(let link, _), .followChanges(let link),
       .read(let link, _), .readUUID(let link, _, _), .readMultiple(let link, _), .write(let link, _, _),
@@ -85,6 +88,7 @@ public enum HostOperation: Sendable {
     case .readPHYs: "readPHYs()"
     case .setPHYs: "setPHYs(_:)"
     case .setDefaultPHYs: "setDefaultPHYs(_:)"
+    case .readFeatures: "readFeatures()"
     case .pair: "pair(_:)"
     case .encrypt: "encrypt()"
     case .readDatabaseHash, .followChanges: "discover()"
@@ -112,6 +116,7 @@ public enum HostOperation: Sendable {
     case .readPHYs: "read the PHYs of \(peer)"
     case .setPHYs: "change the PHYs of \(peer)"
     case .setDefaultPHYs: "set the PHYs of new links"
+    case .readFeatures: "read the features of \(peer)"
     case .pair: "pair with \(peer)"
     case .encrypt: "encrypt the link to \(peer)"
     case .readDatabaseHash: "read the database hash of \(peer)"
@@ -145,6 +150,7 @@ public enum HostOutcome: Sendable {
   /// dBm; nil: the controller has no value.
   case rssi(Int8?)
   case phys(LinkPHYs)
+  case features(RemoteFeatures)
   case security(LinkSecurity)
   case value([UInt8])
   case values([ReadAttributeValue])
@@ -159,6 +165,7 @@ public enum HostOutcome: Sendable {
   var parameters: ConnectionParameters? { if case .parameters(let parameters) = self { parameters } else { nil } }
   var rssi: Int8?? { if case .rssi(let rssi) = self { .some(rssi) } else { nil } }
   var phys: LinkPHYs? { if case .phys(let phys) = self { phys } else { nil } }
+  var features: RemoteFeatures? { if case .features(let features) = self { features } else { nil } }
   var security: LinkSecurity? { if case .security(let security) = self { security } else { nil } }
   var value: [UInt8]? { if case .value(let value) = self { value } else { nil } }
   var values: [ReadAttributeValue]? { if case .values(let values) = self { values } else { nil } }
@@ -189,6 +196,7 @@ extension BluetoothHost {
     case .readPHYs(let link): perform { core, now in core.readPHYs(link, id: id, now: now) }
     case .setPHYs(let link, let wanted): perform { core, now in core.setPHYs(link, wanted, id: id, now: now) }
     case .setDefaultPHYs(let wanted): perform { core, now in core.setDefaultPHYs(wanted, id: id, now: now) }
+    case .readFeatures(let link): perform { core, now in core.readFeatures(link, id: id, now: now) }
     case .pair(let link, let settings): perform { core, now in core.pair(link, settings, id: id, now: now) }
     case .encrypt(let link): perform { core, now in core.encrypt(link, id: id, now: now) }
     case .readDatabaseHash(let link): client(link) { $0.readDatabaseHash(id) }

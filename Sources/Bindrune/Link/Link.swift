@@ -74,6 +74,12 @@ public struct Link: Sendable, Identifiable {
   public func setPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) -> LinkPHYs {
     try await host.request(.setPHYs(id, wanted), \.phys)
   }
+  /// The features of the peer's link layer: all pages, if the controller has LE Read All Remote Features, else page 0.
+  /// The first call on a link asks the peer, and later ones have the same answer. Throws `.refused` if the peer does not
+  /// tell them. Vol 4, Part E, §7.8.21, §7.8.129.
+  public func readFeatures() async throws(BluetoothError) -> RemoteFeatures {
+    try await host.request(.readFeatures(id), \.features)
+  }
   /// A port for one producer of notifications (as a server) or of writes without response (as a client).
   public func sendPort(
     _ kind: SendPort.Kind, to handle: AttributeHandle, capacity: Int = 16 * 1024

@@ -494,7 +494,7 @@ extension HostAnswer {
     case .value(let value): self = .value(value)
     case .database(let database): self = .database(database)
     // The core asks for none of these values.
-    case .done, .parameters, .phys, .security, .databaseHash, .values, .channel: self = .done
+    case .done, .parameters, .phys, .features, .security, .databaseHash, .values, .channel: self = .done
     }
   }
 }

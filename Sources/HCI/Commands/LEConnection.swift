@@ -76,6 +76,23 @@ public struct LEConnectionUpdate: HCICommand {
   }
 }
 
+/// LE Read Remote Features. Vol 4, Part E, §7.8.21.
+///
+/// Ends with LE Read Remote Features Complete: page 0 of the peer's features.
+public struct LEReadRemoteFeatures: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0016) }
+  public static var name: StaticString { "HCI_LE_Read_Remote_Features" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.21" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 5) }
+  public static var isDispensable: Bool { true }
+  public static var isAnsweredByStatus: Bool { true }
+  public var connectionHandle = ConnectionHandle()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+  }
+}
+
 /// LE Remote Connection Parameter Request Reply. Vol 4, Part E, §7.8.31.
 public struct LERemoteConnectionParameterRequestReply: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0020) }
@@ -218,5 +235,27 @@ public struct LEExtendedCreateConnection: HCICommand {
       try visit.value("Min_CE_Length", &minCELength)
       try visit.value("Max_CE_Length", &maxCELength)
     }
+  }
+}
+
+/// LE Read All Remote Features. Vol 4, Part E, §7.8.129.
+///
+/// Ends with LE Read All Remote Features Complete.
+public struct LEReadAllRemoteFeatures: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0088) }
+  public static var name: StaticString { "HCI_LE_Read_All_Remote_Features" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.129" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(47, 3) }
+  /// A controller may have it without the LL Extended Feature Set: Vol 4, Part E, §3.1, Table 3.1.
+  public static var requirement: HCIRequirement { .version(CoreVersion(rawValue: 0x0E)) }
+  public static var isDispensable: Bool { true }
+  public static var isAnsweredByStatus: Bool { true }
+  public var connectionHandle = ConnectionHandle()
+  /// How many pages after page 0: 0 … 10.
+  public var pagesRequested = LEFeatures.furtherPages
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Pages_Requested", &pagesRequested)
   }
 }

@@ -343,3 +343,25 @@ public struct LEScanRequestReceived: LEMetaMessage {
     try visit.value("Scanner_Address", &scannerAddress)
   }
 }
+
+/// LE Read All Remote Features Complete. Vol 4, Part E, §7.7.65.38.
+public struct LEReadAllRemoteFeaturesComplete: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x2B }
+  public static var name: StaticString { "HCI_LE_Read_All_Remote_Features_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.38" }
+  public static var requirement: HCIRequirement { LEReadAllRemoteFeatures.requirement }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  /// The peer's last page with a feature, and the last one that the controller has read: 0 … 10.
+  public var maxRemotePage: UInt8 = 0, maxValidPage: UInt8 = 0
+  /// Page 0, of 8 octets, and ten pages of 24. Pages that the controller has not read are zero.
+  public var leFeatures = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Max_Remote_Page", &maxRemotePage)
+    try visit.value("Max_Valid_Page", &maxValidPage)
+    try visit.octets("LE_Features", &leFeatures, .exactly(LEFeatures.octetsOfAllPages))
+  }
+}

@@ -108,6 +108,7 @@ extension CheckAdapter {
     switch event {
     case .readRemoteVersionInformationComplete(let event): event.status == .success
     case .leReadRemoteFeaturesComplete(let event): event.status == .success
+    case .leReadAllRemoteFeaturesComplete(let event): event.status == .success
     case .lePHYUpdateComplete(let event): event.status == .success
     default: true
     }

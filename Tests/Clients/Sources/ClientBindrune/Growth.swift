@@ -43,7 +43,7 @@ func changesLink(_ event: LinkEvent) -> Bool {
 func isOfServer(_ operation: HostOperation) -> Bool {
   switch operation {
   case .connect, .connectToFirst, .disconnect, .readRSSI, .updateParameters, .readPHYs, .setPHYs, .setDefaultPHYs,
-    .pair, .encrypt:
+    .readFeatures, .pair, .encrypt:
     false
   case .readDatabaseHash, .discoverAll, .discoverServices, .discoverIncludedServices, .discoverCharacteristics,
     .discoverDescriptors, .followChanges, .read, .readUUID, .readMultiple, .write, .writeReliably, .subscribe,
@@ -55,7 +55,7 @@ func isOfServer(_ operation: HostOperation) -> Bool {
 func hasValue(_ outcome: HostOutcome) -> Bool {
   switch outcome {
   case .done: false
-  case .linked, .parameters, .rssi, .phys, .security, .value, .values, .databaseHash, .database: true
+  case .linked, .parameters, .rssi, .phys, .features, .security, .value, .values, .databaseHash, .database: true
   @unknown default: true
   }
 }
