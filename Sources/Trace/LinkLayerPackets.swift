@@ -66,12 +66,7 @@ struct LinkLayerHeader: WireRecord {
     try visit.value("Length", &length)
   }
   /// Nil: the packet was cut within its header.
-  init?(_ packet: Span<UInt8>) {
-    guard packet.count >= Self.count,
-      let header = try? WireDecoder.decode(LinkLayerHeader.self, packet, to: Self.count)
-    else { return nil }
-    self = header
-  }
+  init?(_ packet: Span<UInt8>) { self.init(packet, at: 0..<Self.count) }
   var isAdvertising: Bool { accessAddress == Self.advertising }
   /// The place of the payload, if `packet` has all of it.
   func payload(in packet: Span<UInt8>) -> Range<Int>? {
@@ -122,10 +117,8 @@ struct ConnectIndication: WireRecord {
   }
   /// Nil for a packet with another header, and for one with another length than the Specification's.
   init?(_ header: LinkLayerHeader, _ packet: Span<UInt8>) {
-    guard header.isAdvertising, header.pduType == .connectInd, let payload = header.payload(in: packet),
-      let found = try? WireDecoder.decode(
-        ConnectIndication.self, packet, from: payload.lowerBound, to: payload.upperBound)
+    guard header.isAdvertising, header.pduType == .connectInd, let payload = header.payload(in: packet)
     else { return nil }
-    self = found
+    self.init(packet, at: payload)
   }
 }

@@ -4,6 +4,16 @@ import BindruneWire
 // What names a packet and its link, also where the recorder has cut the packet, or its parameters are malformed: the
 // declarations of whole packets would refuse both.
 
+extension WireRecord {
+  /// The record at this place. Nil: the recorder has cut the packet before its end, or it is malformed.
+  init?(_ packet: Span<UInt8>, at place: Range<Int>) {
+    guard packet.count >= place.upperBound,
+      let found = try? WireDecoder.decode(Self.self, packet, from: place.lowerBound, to: place.upperBound)
+    else { return nil }
+    self = found
+  }
+}
+
 /// The header of an ACL Data packet. Vol 4, Part E, §5.4.2.
 package struct ACLHeader: WireRecord {
   package var handle = ConnectionHandle(), packetBoundaryFlag = PacketBoundaryFlag.firstNonFlushable
@@ -18,12 +28,7 @@ package struct ACLHeader: WireRecord {
     try visit.value("Data_Total_Length", &dataTotalLength)
   }
   /// `packet`: H4 packet type octet first. Nil: it was cut within the header.
-  package init?(_ packet: Span<UInt8>) {
-    guard packet.count >= ACLPacket.headerCount,
-      let header = try? WireDecoder.decode(ACLHeader.self, packet, from: 1, to: ACLPacket.headerCount)
-    else { return nil }
-    self = header
-  }
+  package init?(_ packet: Span<UInt8>) { self.init(packet, at: 1..<ACLPacket.headerCount) }
 }
 
 /// The beginning of an ACL, Synchronous or ISO Data packet. Vol 4, Part E, §5.4.2, §5.4.3, §5.4.5.
@@ -38,12 +43,7 @@ struct DataHandle: WireRecord {
     try visit.bits("Flags", &flags, 4)
   }
   /// `packet`: H4 packet type octet first. Nil: it was cut before that.
-  init?(_ packet: Span<UInt8>) {
-    guard packet.count >= 3, let found = try? WireDecoder.decode(DataHandle.self, packet, from: 1, to: 3) else {
-      return nil
-    }
-    self = found
-  }
+  init?(_ packet: Span<UInt8>) { self.init(packet, at: 1..<3) }
 }
 
 /// What an event is: its code, and of an LE Meta event the subevent code. Vol 4, Part E, §5.4.4, §7.7.65.
@@ -65,9 +65,8 @@ struct EventName: WireRecord, Hashable {
   }
   /// `packet`: H4 packet type octet first. Nil: it is no event, or cut before that.
   init?(_ packet: Span<UInt8>) {
-    guard packet.count > 1 else { return nil }
-    let end = packet[1] == LEConnectionComplete.code ? 4 : 3
-    guard packet.count >= end, let found = try? WireDecoder.decode(EventName.self, packet, to: end),
+    guard packet.count > 1,
+      let found = EventName(packet, at: 0..<(packet[1] == LEConnectionComplete.code ? 4 : 3)),
       found.packetType == .event
     else { return nil }
     (code, subevent) = (found.code, found.subevent)

@@ -18,10 +18,8 @@ struct ReportedConnection {
     switch event {
     case .leConnectionComplete(let event): self.init(event)
     case .leEnhancedConnectionComplete(let event): self.init(event)
-    case .unknownLE(0x29, _) where bytes.count >= 34:
-      guard let event = try? WireDecoder.decode(LEEnhancedConnectionComplete.self, bytes, from: 4, to: 34) else {
-        return nil
-      }
+    case .unknownLE(0x29, _):
+      guard let event = LEEnhancedConnectionComplete(bytes, at: 4..<34) else { return nil }
       self.init(event)
     default: return nil
     }
@@ -56,10 +54,7 @@ package struct ClassicConnectionComplete: WireRecord {
   }
   /// Nil for other events, and for one of another length.
   package init?(_ event: HCIEvent, _ bytes: Span<UInt8>) {
-    guard case .unknown(Self.code, let parameters) = event,
-      let found = try? WireDecoder.decode(
-        ClassicConnectionComplete.self, bytes, from: parameters.range.lowerBound, to: parameters.range.upperBound)
-    else { return nil }
-    self = found
+    guard case .unknown(Self.code, let parameters) = event else { return nil }
+    self.init(bytes, at: parameters.range)
   }
 }

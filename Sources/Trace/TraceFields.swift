@@ -55,8 +55,7 @@ public struct TraceFields: TraceSink {
   private mutating func signals(_ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord) {
     var at = 0
     while at < payload.count {
-      let rest = payload.count - at
-      let count = rest >= SignalHeader.count ? min(rest, SignalHeader.count + Int(payload.little16(at + 2))) : rest
+      let count = payload.signalCount(at: at)
       line(frame, record, "sig", nil, payload.extracting(at..<at + count), value: 1)
       at += count
     }
@@ -91,6 +90,12 @@ public struct TraceFields: TraceSink {
 
 extension Span<UInt8> {
   @inline(__always) func little16(_ at: Int) -> UInt16 { UInt16(self[at]) | UInt16(self[at + 1]) << 8 }
+  /// The octets of the signaling command that begins there: all the rest, if it is not whole.
+  func signalCount(at place: Int) -> Int {
+    let rest = count - place
+    guard let header = SignalHeader(self, at: place..<place + SignalHeader.count) else { return rest }
+    return min(rest, SignalHeader.count + Int(header.length))
+  }
 }
 
 private let digits: StaticString = "0123456789abcdef"

@@ -237,8 +237,7 @@ public struct TraceStatistics: TraceSink, Sendable {
   private mutating func signals(_ place: Int, _ frame: TraceFrame, _ payload: Span<UInt8>) {
     var at = 0
     while at < payload.count {
-      let left = payload.count - at
-      let count = left >= SignalHeader.count ? min(left, SignalHeader.count + Int(payload.little16(at + 2))) : left
+      let count = payload.signalCount(at: at)
       self.count(place, .sig, UInt16(payload[at]), frame, count)
       at += count
     }

@@ -7,16 +7,15 @@ import BindruneL2CAP
 /// ``Checker``. Vol 3, Part A, §4 and §10.1.
 ///
 /// **Function**: a channel is two endpoints, one at each device. A device gives the other credits for its own endpoint,
-/// and states there what it can receive. L2CAP declares the signals that its host has; those that open, change and
-/// close such channels are read here by their codes and offsets, after `lengthProblem` has judged their lengths.
+/// and states there what it can receive. A command is decoded after `lengthProblem` has judged its length.
 struct CheckSignals {
   /// The receiving end of a channel.
   private struct Endpoint {
     /// The device that has it.
     var owner: HCIDirection
-    var channel: UInt16
+    var channel: ChannelID
     /// The other end's identifier.
-    var other: UInt16
+    var other: ChannelID
     var mtu: Int, mps: Int
     /// Frames that the other device may send now.
     var credits: Int
@@ -24,6 +23,16 @@ struct CheckSignals {
     var remaining = 0
     /// Every frame of it is in the trace.
     var isCertain = true
+  }
+  /// What a device states of its own endpoint.
+  private struct Terms { var mtu: UInt16, mps: UInt16, credits: UInt16 }
+  private struct Request {
+    var code: SignalCode
+    /// The whole command, to which ranges in `signal` refer. None of one that broke a rule.
+    var octets: [UInt8] = []
+    var signal: AnySignal?
+    /// The code of the answer, unless that is Command Reject.
+    var response: SignalCode { SignalCode(rawValue: code.rawValue &+ 1) }
   }
   /// Endpoints that are followed.
   private static var mostEndpoints: Int { 128 }
@@ -34,7 +43,7 @@ struct CheckSignals {
   /// Every command of the connection is in the trace.
   private var isCertain = false
   /// Requests without an answer, by their identifier: the host's and the peer's.
-  private var waiting: [[UInt8: [UInt8]]] = [[:], [:]]
+  private var waiting: [[UInt8: Request]] = [[:], [:]]
   private var endpoints: [Endpoint] = []
 
   mutating func lose() {
@@ -62,48 +71,55 @@ struct CheckSignals {
   mutating func receive(
     _ direction: HCIDirection, _ payload: Span<UInt8>, isCentral: Bool?, _ report: inout CheckReport
   ) {
-    let party = direction.sender
-    let stated = payload.count >= SignalHeader.count ? Int(payload.little16(2)) : 0
-    let isWhole = payload.count >= SignalHeader.count + stated
+    let party = direction.sender, header = SignalHeader(payload, at: 0..<SignalHeader.count)
+    let stated = Int(header?.length ?? 0), end = SignalHeader.count + stated
+    let isWhole = payload.count >= end
     if isWhole {
       report.judge(
-        .signalSingle, payload.count == SignalHeader.count + stated, by: party,
-        seen: "\(payload.count - SignalHeader.count - stated) octets behind a command", allowed: "none")
+        .signalSingle, payload.count == end, by: party, seen: "\(payload.count - end) octets behind a command",
+        allowed: "none")
     }
-    let problem = isWhole ? Self.lengthProblem(payload[0], stated) : "\(SignalHeader.count + stated) octets"
+    let problem = isWhole ? Self.lengthProblem(payload[0], stated) : "\(end) octets"
     report.judge(
       .signalLength, problem == nil, by: party,
       seen: payload.count > 0
-        ? "\(Self.name(payload[0])) with \(isWhole ? stated : payload.count) octets" : "an empty frame",
+        ? "\(Self.name(SignalCode(rawValue: payload[0]))) with \(isWhole ? stated : payload.count) octets"
+        : "an empty frame",
       allowed: problem ?? "")
-    guard isWhole else {
-      if payload.count >= 2 { rejectable(direction, payload) }
+    guard isWhole, let header else {
+      if payload.count >= 2 { rejectable(direction, SignalCode(rawValue: payload[0]), payload[1]) }
       return lose()
     }
     let isKnown: Bool =
-      switch payload[0] {
+      switch header.code.rawValue {
       case 0x01, 0x06, 0x07, 0x12...0x1A: true
       default: false
       }
     report.judge(
-      .signalCode, isKnown, by: party, seen: "code \(code(payload[0]))", allowed: "0x01, 0x06, 0x07, 0x12 to 0x1A")
-    report.judge(.signalIdentifier, payload[1] != 0, by: party, seen: "identifier 0x00", allowed: "0x01 to 0xFF")
-    guard isKnown, problem == nil else { return rejectable(direction, payload) }
+      .signalCode, isKnown, by: party, seen: "code \(code(header.code.rawValue))",
+      allowed: "0x01, 0x06, 0x07, 0x12 to 0x1A")
+    report.judge(
+      .signalIdentifier, header.identifier != 0, by: party, seen: "identifier 0x00", allowed: "0x01 to 0xFF")
     // The command alone: octets behind it belong to no field, and no list of channels ends with them.
-    let command = payload.extracting(first: SignalHeader.count + stated)
-    switch command[0] {
-    case 0x01, 0x07, 0x13, 0x15, 0x18, 0x1A: answer(direction, command, &report)
-    case 0x16: credit(direction, command, &report)
-    default: request(direction, command, isCentral: isCentral, &report)
+    let command = payload.extracting(first: end)
+    guard isKnown, problem == nil, let signal = try? AnySignal(command) else {
+      return rejectable(direction, header.code, header.identifier)
+    }
+    switch signal {
+    case .commandRejectResponse, .disconnectionResponse, .connectionParameterUpdateResponse,
+      .leCreditBasedConnectionResponse, .creditBasedConnectionResponse, .creditBasedReconfigureResponse:
+      answer(direction, header, signal, command, &report)
+    case .flowControlCreditIndication(let signal): credit(direction, signal, &report)
+    case .disconnectionRequest, .connectionParameterUpdateRequest, .leCreditBasedConnectionRequest,
+      .creditBasedConnectionRequest, .creditBasedReconfigureRequest:
+      request(direction, header, signal, command, isCentral: isCentral, &report)
     }
   }
   /// A command that breaks a rule is answered by Command Reject, unless it is an answer itself.
-  private mutating func rejectable(_ direction: HCIDirection, _ payload: Span<UInt8>) {
-    waiting[Self.place(direction)][payload[1]] = [payload[0]]
+  private mutating func rejectable(_ direction: HCIDirection, _ code: SignalCode, _ identifier: UInt8) {
+    waiting[Self.place(direction)][identifier] = Request(code: code)
   }
-  private static func name(_ number: UInt8) -> String {
-    SignalCode(rawValue: number).name ?? "code \(code(number))"
-  }
+  private static func name(_ number: SignalCode) -> String { number.name ?? "code \(code(number.rawValue))" }
   /// The lengths that a code permits; nil: it has one of them.
   private static func lengthProblem(_ code: UInt8, _ count: Int) -> String? {
     let (isSound, allowed): (Bool, StaticString) =
@@ -123,42 +139,42 @@ struct CheckSignals {
   private static func place(_ direction: HCIDirection) -> Int { direction == .fromHost ? 0 : 1 }
 
   private mutating func request(
-    _ direction: HCIDirection, _ payload: Span<UInt8>, isCentral: Bool?, _ report: inout CheckReport
+    _ direction: HCIDirection, _ header: SignalHeader, _ signal: AnySignal, _ command: Span<UInt8>, isCentral: Bool?,
+    _ report: inout CheckReport
   ) {
-    let party = direction.sender, octets = payload.array
+    let party = direction.sender, octets = command.array
     // A request that was not answered in time may be sent again, as it was. Vol 3, Part A, §6.2.1.
-    let known = waiting[Self.place(direction)][payload[1]]
+    let known = waiting[Self.place(direction)][header.identifier]
     report.judge(
-      .signalReuse, known == nil || known == octets, by: party, seen: "identifier \(code(payload[1])) again",
-      allowed: "another one, or the same request")
-    waiting[Self.place(direction)][payload[1]] = octets
-    switch payload[0] {
-    case 0x12: update(payload, isCentral: isCentral, party, &report)
-    case 0x14:
-      spsm(payload, party, &report)
-      range(payload.little16(6), party, &report)
-      minimum(payload.little16(8), payload.little16(10), 23, party, &report)
-    case 0x17:
-      spsm(payload, party, &report)
-      minimum(payload.little16(6), payload.little16(8), 64, party, &report)
-      var at = 12
-      while at + 1 < payload.count {
-        range(payload.little16(at), party, &report)
-        at += 2
-      }
-    case 0x19: minimum(payload.little16(4), payload.little16(6), 64, party, &report)
-    default: break
+      .signalReuse, known == nil || known?.octets == octets, by: party,
+      seen: "identifier \(code(header.identifier)) again", allowed: "another one, or the same request")
+    waiting[Self.place(direction)][header.identifier] = Request(code: header.code, octets: octets, signal: signal)
+    switch signal {
+    case .connectionParameterUpdateRequest(let asked): update(asked, isCentral: isCentral, party, &report)
+    case .leCreditBasedConnectionRequest(let asked):
+      spsm(asked.spsm, party, &report)
+      range(asked.sourceCID, party, &report)
+      minimum(asked.mtu, asked.mps, 23, party, &report)
+    case .creditBasedConnectionRequest(let asked):
+      spsm(asked.spsm, party, &report)
+      minimum(asked.mtu, asked.mps, 64, party, &report)
+      var channels = asked.sourceCIDs.cursor
+      while let channel = channels.next(in: command) { range(channel, party, &report) }
+    case .creditBasedReconfigureRequest(let asked): minimum(asked.mtu, asked.mps, 64, party, &report)
+    case .commandRejectResponse, .disconnectionRequest, .disconnectionResponse, .connectionParameterUpdateResponse,
+      .leCreditBasedConnectionResponse, .flowControlCreditIndication, .creditBasedConnectionResponse,
+      .creditBasedReconfigureResponse:
+      break
     }
   }
   private func update(
-    _ payload: Span<UInt8>, isCentral: Bool?, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ asked: ConnectionParameterUpdateRequest, isCentral: Bool?, _ party: CheckFinding.Party,
+    _ report: inout CheckReport
   ) {
     if let isCentral {
       report.judge(
         .updateByPeripheral, !isCentral, by: party, seen: "a request by the Central", allowed: "LE_Connection_Update")
     }
-    guard let asked = try? WireDecoder.decode(ConnectionParameterUpdateRequest.self, payload, from: SignalHeader.count)
-    else { return }
     let least = asked.intervalMin.rawValue, most = asked.intervalMax.rawValue
     let latency = asked.latency, timeout = asked.timeout.rawValue
     let isSound =
@@ -174,15 +190,15 @@ struct CheckSignals {
       seen: "latency \(latency) with interval \(most) and timeout \(timeout)",
       allowed: "a latency below (timeout / (interval × 2)) − 1")
   }
-  private func spsm(_ payload: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
-    let number = payload.little16(4)
+  private func spsm(_ spsm: SPSM, _ party: CheckFinding.Party, _ report: inout CheckReport) {
     report.judge(
-      .channelPSM, (1...0xFF).contains(number), by: party, seen: "SPSM \(code(number, 4))", allowed: "0x0001 to 0x00FF")
+      .channelPSM, (1...0xFF).contains(spsm.rawValue), by: party, seen: "SPSM \(code(spsm.rawValue, 4))",
+      allowed: "0x0001 to 0x00FF")
   }
-  private func range(_ channel: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+  private func range(_ channel: ChannelID, _ party: CheckFinding.Party, _ report: inout CheckReport) {
     report.judge(
-      .channelRange, (0x0040...0x007F).contains(channel), by: party, seen: "channel \(code(channel, 4))",
-      allowed: "0x0040 to 0x007F")
+      .channelRange, (0x0040...0x007F).contains(channel.rawValue), by: party,
+      seen: "channel \(code(channel.rawValue, 4))", allowed: "0x0040 to 0x007F")
   }
   private func minimum(
     _ mtu: UInt16, _ mps: UInt16, _ least: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport
@@ -192,82 +208,97 @@ struct CheckSignals {
       allowed: "\(least) or more, MPS at most 65,533")
   }
 
-  private mutating func answer(_ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport) {
+  private mutating func answer(
+    _ direction: HCIDirection, _ header: SignalHeader, _ signal: AnySignal, _ command: Span<UInt8>,
+    _ report: inout CheckReport
+  ) {
     let other = Self.place(direction.opposite), party = direction.sender
-    let asked = waiting[other][payload[1]]
+    let asked = waiting[other][header.identifier]
+    let isExpected = asked.map { header.code == 0x01 || header.code == $0.response }
     if asked != nil || isCertain {
       report.judge(
-        .signalResponse, asked.map { payload[0] == 0x01 || payload[0] == $0[0] &+ 1 } ?? false, by: party,
-        seen: "\(Self.name(payload[0])), identifier \(code(payload[1]))",
-        allowed: asked.map { Self.name($0[0] &+ 1) } ?? "the identifier of a request")
+        .signalResponse, isExpected ?? false, by: party,
+        seen: "\(Self.name(header.code)), identifier \(code(header.identifier))",
+        allowed: asked.map { Self.name($0.response) } ?? "the identifier of a request")
     }
-    guard let asked, payload[0] == 0x01 || payload[0] == asked[0] &+ 1 else { return }
-    waiting[other][payload[1]] = nil
-    // Of a request that broke a rule only the code is kept.
-    guard asked.count > SignalHeader.count else { return }
-    switch payload[0] {
-    case 0x07: close(asked.span.little16(4), asked.span.little16(6), direction)
-    case 0x15 where payload.little16(12) == 0:
-      range(payload.little16(4), party, &report)
-      minimum(payload.little16(6), payload.little16(8), 23, party, &report)
+    guard let asked, isExpected == true else { return }
+    waiting[other][header.identifier] = nil
+    switch signal {
+    case .disconnectionResponse:
+      if case .disconnectionRequest(let asked)? = asked.signal { close(asked, direction) }
+    case .leCreditBasedConnectionResponse(let answer):
+      guard case .leCreditBasedConnectionRequest(let asked)? = asked.signal, answer.result == .success else { return }
+      range(answer.destinationCID, party, &report)
+      minimum(answer.mtu, answer.mps, 23, party, &report)
       open(
-        direction, payload.little16(4), asked.span.little16(6), theirs: (asked, 8), ours: (payload.array, 6))
-    case 0x18: opened(direction, payload, asked, &report)
-    case 0x1A where payload.little16(4) == 0: reconfigured(direction.opposite, asked)
-    default: break
+        direction, answer.destinationCID, asked.sourceCID,
+        theirs: Terms(mtu: asked.mtu, mps: asked.mps, credits: asked.initialCredits),
+        ours: Terms(mtu: answer.mtu, mps: answer.mps, credits: answer.initialCredits))
+    case .creditBasedConnectionResponse(let answer):
+      guard case .creditBasedConnectionRequest(let request)? = asked.signal else { return }
+      opened(direction, answer, command, request, asked.octets.span, &report)
+    case .creditBasedReconfigureResponse(let answer):
+      guard case .creditBasedReconfigureRequest(let request)? = asked.signal, answer.result == .success else { return }
+      reconfigured(direction.opposite, request, asked.octets.span)
+    case .commandRejectResponse, .disconnectionRequest, .connectionParameterUpdateRequest,
+      .connectionParameterUpdateResponse, .leCreditBasedConnectionRequest, .flowControlCreditIndication,
+      .creditBasedConnectionRequest, .creditBasedReconfigureRequest:
+      break
     }
   }
-  /// `ours` and `theirs` are where MTU, MPS and initial credits are.
   private mutating func open(
-    _ direction: HCIDirection, _ channel: UInt16, _ other: UInt16, theirs: ([UInt8], Int), ours: ([UInt8], Int)
+    _ direction: HCIDirection, _ channel: ChannelID, _ other: ChannelID, theirs: Terms, ours: Terms
   ) {
     guard endpoints.count + 2 <= Self.mostEndpoints else {
       isCertain = false
       return
     }
-    func endpoint(_ owner: HCIDirection, _ channel: UInt16, _ other: UInt16, _ from: ([UInt8], Int)) -> Endpoint {
+    func endpoint(_ owner: HCIDirection, _ channel: ChannelID, _ other: ChannelID, _ terms: Terms) -> Endpoint {
       Endpoint(
-        owner: owner, channel: channel, other: other, mtu: Int(from.0.span.little16(from.1)),
-        mps: Int(from.0.span.little16(from.1 + 2)), credits: Int(from.0.span.little16(from.1 + 4)))
+        owner: owner, channel: channel, other: other, mtu: Int(terms.mtu), mps: Int(terms.mps),
+        credits: Int(terms.credits))
     }
     endpoints.append(endpoint(direction, channel, other, ours))
     endpoints.append(endpoint(direction.opposite, other, channel, theirs))
   }
-  /// L2CAP_CREDIT_BASED_CONNECTION_RSP: a channel that was refused has the identifier 0.
+  /// A channel that was refused has the identifier 0.
   private mutating func opened(
-    _ direction: HCIDirection, _ payload: Span<UInt8>, _ asked: [UInt8], _ report: inout CheckReport
+    _ direction: HCIDirection, _ answer: CreditBasedConnectionResponse, _ command: Span<UInt8>,
+    _ asked: CreditBasedConnectionRequest, _ request: Span<UInt8>, _ report: inout CheckReport
   ) {
-    var at = 12
-    while at + 1 < payload.count, at + 1 < asked.count {
-      let channel = payload.little16(at)
-      if channel != 0 {
-        range(channel, direction.sender, &report)
-        minimum(payload.little16(4), payload.little16(6), 64, direction.sender, &report)
-        open(direction, channel, asked.span.little16(at), theirs: (asked, 6), ours: (payload.array, 4))
-      }
-      at += 2
+    var channels = answer.destinationCIDs.cursor, others = asked.sourceCIDs.cursor
+    while let channel = channels.next(in: command), let other = others.next(in: request) {
+      guard channel.rawValue != 0 else { continue }
+      range(channel, direction.sender, &report)
+      minimum(answer.mtu, answer.mps, 64, direction.sender, &report)
+      open(
+        direction, channel, other,
+        theirs: Terms(mtu: asked.mtu, mps: asked.mps, credits: asked.initialCredits),
+        ours: Terms(mtu: answer.mtu, mps: answer.mps, credits: answer.initialCredits))
     }
   }
-  private mutating func reconfigured(_ owner: HCIDirection, _ asked: [UInt8]) {
-    var at = 8
-    while at + 1 < asked.count {
-      let channel = asked.span.little16(at)
+  private mutating func reconfigured(
+    _ owner: HCIDirection, _ asked: CreditBasedReconfigureRequest, _ request: Span<UInt8>
+  ) {
+    var channels = asked.destinationCIDs.cursor
+    while let channel = channels.next(in: request) {
       for index in endpoints.indices where endpoints[index].owner == owner && endpoints[index].channel == channel {
-        endpoints[index].mtu = Int(asked.span.little16(4))
-        endpoints[index].mps = Int(asked.span.little16(6))
+        endpoints[index].mtu = Int(asked.mtu)
+        endpoints[index].mps = Int(asked.mps)
       }
-      at += 2
     }
   }
   /// The request's destination is an endpoint of the device that answers.
-  private mutating func close(_ destination: UInt16, _ source: UInt16, _ direction: HCIDirection) {
+  private mutating func close(_ asked: DisconnectionRequest, _ direction: HCIDirection) {
     endpoints.removeAll {
-      ($0.owner == direction && $0.channel == destination) || ($0.owner != direction && $0.channel == source)
+      $0.owner == direction ? $0.channel == asked.destinationCID : $0.channel == asked.sourceCID
     }
   }
-  private mutating func credit(_ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport) {
-    let channel = payload.little16(4), more = Int(payload.little16(6))
-    let place = endpoints.firstIndex { $0.owner == direction && $0.channel == channel }
+  private mutating func credit(
+    _ direction: HCIDirection, _ signal: FlowControlCreditIndication, _ report: inout CheckReport
+  ) {
+    let more = Int(signal.credits)
+    let place = endpoints.firstIndex { $0.owner == direction && $0.channel == signal.cid }
     let credits = place.map { endpoints[$0].credits } ?? 0
     report.judge(
       .channelCreditLimit, more > 0 && credits + more <= 65_535, by: direction.sender,
@@ -282,7 +313,7 @@ struct CheckSignals {
     _ channel: UInt16, _ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport
   ) {
     let party = direction.sender
-    let place = endpoints.firstIndex { $0.owner != direction && $0.channel == channel }
+    let place = endpoints.firstIndex { $0.owner != direction && $0.channel.rawValue == channel }
     if place != nil || isCertain {
       report.judge(
         .channelOpen, place != nil, by: party, seen: "channel \(code(channel, 4))", allowed: "one that is open")
