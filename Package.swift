@@ -156,7 +156,7 @@ let package = Package(
       name: "CoreBluetooth",
       dependencies: [
         "BindruneBroker", "BindruneSystem", "BindruneTransport", "BindruneGATT", "BindruneWire",
-        "CBindruneCoreBluetooth",
+        "CBindruneCoreBluetooth", deque,
       ],
       swiftSettings: facade),
     .executableTarget(
@@ -235,6 +235,9 @@ let package = Package(
     // A process for the tests of BondFile, which kill it.
     .executableTarget(
       name: "BondWriter", dependencies: ["Bindrune"], path: "Tests/BondWriter", swiftSettings: settings),
+    // A process for the tests of a channel's streams: theirs has no main run loop.
+    .executableTarget(
+      name: "StreamProgram", dependencies: ["CoreBluetooth"], path: "Tests/StreamProgram", swiftSettings: settings),
 
     .target(
       name: "TestSupport",
@@ -313,8 +316,10 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(
       name: "CoreBluetoothTests",
-      dependencies: ["CoreBluetooth", "BindruneBroker", "BindruneTransport", "Bindrune", "BindruneGATT", "TestSupport"]
-        + nio,
+      dependencies: [
+        "CoreBluetooth", "StreamProgram", "BindruneBroker", "BindruneTransport", "Bindrune", "BindruneGATT",
+        "TestSupport",
+      ] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "ToolTests",

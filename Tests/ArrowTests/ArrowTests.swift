@@ -68,6 +68,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("KernelCentral", "Central", ["Bindrune"]),
   ("KernelNotifier", "Notifier", []),
   ("BondWriter", "BondWriter", ["Bindrune"]),
+  ("StreamProgram", "StreamProgram", ["CoreBluetooth"]),
 ]
 
 /// The modules without a clock, threads and randomness of their own, which also run without Foundation.
