@@ -7,6 +7,8 @@
 public protocol BrokerSession: AnyObject, Sendable {
   /// From any thread; carried out in the order of the calls.
   func send(_ request: BrokerRequest)
+  /// False: this session has no channels of L2CAP, and nothing follows. From any thread.
+  func send(_ request: ChannelRequest) -> Bool
   /// The port for values to a connected peer (`.command`) or a subscribed central (`.notification`), from its
   /// `.connected` or `.subscribed` until its link ends. From any thread.
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort?
@@ -18,4 +20,5 @@ public protocol BrokerSession: AnyObject, Sendable {
 extension BrokerSession {
   public func send(_ request: BrokerRequest.Central) { send(.central(request)) }
   public func send(_ request: BrokerRequest.Peripheral) { send(.peripheral(request)) }
+  public func send(_ request: ChannelRequest) -> Bool { false }
 }

@@ -355,6 +355,8 @@ struct BrokerWorld {
     case .takePorts(let session):
       guard let index = sessions.firstIndex(where: { $0.id == session }) else { return }
       sessions[index].ports = []
+    case .endChannels: break
+    case .lendChannel, .dropChannel: faults.expect(false, "nobody has asked for \(effect)")
     case .hold, .wake, .alert: faults.expect(false, "\(effect) for apps in the foreground")
     case .log: break
     }
@@ -427,7 +429,8 @@ struct BrokerWorld {
     case .linkedPeers(let linked):
       faults.expect(linked.count == core.links.all.count || life != .running, "not all links")
     case .unsubscribed, .longestUpdateChanged, .advertisingEnded: break
-    case .values, .readyToWrite, .readyToUpdate, .restored: faults.expect(false, "the core does not say \(event)")
+    case .values, .readyToWrite, .readyToUpdate, .restored, .channel:
+      faults.expect(false, "the core does not say \(event)")
     }
   }
 
@@ -466,6 +469,7 @@ struct BrokerWorld {
     case .insert: served.formUnion(core.serving.values.keys)
     case .remove: served.formIntersection(core.serving.values.keys)
     case .setValue, .setEnabled: break
+    case .listen, .stopListening: faults.expect(false, "nobody has asked for \(command)")
     case .answer(let id, let link, _):
       faults.expect(questions.removeValue(forKey: id) == link, "\(id) was answered twice, or nobody waits for it")
     }

@@ -134,8 +134,9 @@ struct ModelHost {
       case .lendPort(let name, _): ports.insert(name)
       case .takePort(let name): ports.remove(name)
       case .takePorts(let session): ports = ports.filter { $0.session != session }
-      case .retire, .hold, .wake, .alert: others.append(effect)
-      case .log: break
+      case .retire, .hold, .wake, .alert, .lendChannel, .dropChannel: others.append(effect)
+      // Nobody opens any.
+      case .log, .endChannels: break
       }
     }
     // A session that has been closed keeps none.
@@ -155,7 +156,7 @@ struct ModelHost {
       events.append(.host(.advertisingStarted(set)))
     case .stopAdvertising(let set): sets.remove(set)
     case .answer(let id, _, let answer): answers[id] = answer
-    case .insert, .remove, .setValue, .setEnabled: break
+    case .insert, .remove, .setValue, .setEnabled, .listen, .stopListening: break
     }
   }
   private mutating func finish(_ id: RequestID, _ result: Result<HostAnswer, BluetoothError>) {

@@ -312,7 +312,7 @@ extension BluetoothHost {
     linkStates = LinkMap()
     for mailbox in incoming { mailbox.finish(error) }
     incoming = []
-    for service in listening.values { service.mailbox.finish(error) }
+    for service in listening.values { service.end(error) }
     listening = [:]
     reportLater(.failed(error))
     closing.resume()

@@ -181,7 +181,7 @@ public actor BluetoothHost {
     let (error, transport) = (BluetoothError.closed, transport)
     for link in linkStates.values { link.end(error) }
     for mailbox in incoming { mailbox.finish(error) }
-    for service in listening.values { service.mailbox.finish(error) }
+    for service in listening.values { service.end(error) }
     for mailbox in stateReaders { mailbox.report(.closed(error)) }
     timer?.scheduled.cancel()
     transport.eventLoop.execute { transport.close() }

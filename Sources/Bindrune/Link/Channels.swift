@@ -16,6 +16,8 @@ final class ChannelState: @unchecked Sendable {
   let taken = Atomic(0)
   /// It closes when the port is empty.
   var isClosing = false
+  /// Gets what happens on the channel, in place of `inbox` and the port's waiters.
+  weak var receiver: (any ChannelReceiver)?
 
   init(_ id: ChannelID, _ channel: OpenChannel, capacity: Int, peer: String, wake: @escaping @Sendable () -> Void) {
     self.id = id
@@ -35,13 +37,49 @@ final class ChannelState: @unchecked Sendable {
       port.close(error)
       inbox.finish(error)
     }
+    receiver?.channelEnded(closing)
   }
+}
+
+/// An interface on top of the host that uses a channel without a task. The host calls it on its event loop; the methods
+/// must not wait. See `LinkChannel.begin`.
+package protocol ChannelReceiver: AnyObject, Sendable {
+  /// An SDU of the peer. `LinkChannel.taken` returns its credits.
+  func channelReceived(_ sdu: [UInt8])
+  /// The port's ready edge.
+  func channelIsReady()
+  /// Called once, and nothing follows.
+  func channelEnded(_ closing: ChannelClosing)
 }
 
 /// Who receives the channels that peers open to one PSM.
 struct Listening {
-  let mailbox: Mailbox<LinkChannel>
+  let acceptor: Acceptor
   let capacity: Int
+
+  enum Acceptor {
+    case mailbox(Mailbox<LinkChannel>)
+    /// Called on the event loop.
+    case call(@Sendable (LinkChannel) -> Void)
+  }
+  func accept(_ channel: LinkChannel) {
+    switch acceptor {
+    case .mailbox(let mailbox): mailbox.put(channel)
+    case .call(let call): call(channel)
+    }
+  }
+  func end(_ error: BluetoothError) {
+    switch acceptor {
+    case .mailbox(let mailbox): mailbox.finish(error)
+    case .call: break
+    }
+  }
+  func isOf(_ other: Mailbox<LinkChannel>) -> Bool {
+    switch acceptor {
+    case .mailbox(let mailbox): mailbox === other
+    case .call: false
+    }
+  }
 }
 
 extension BluetoothHost {
@@ -58,6 +96,25 @@ extension BluetoothHost {
   public func listen(
     psm: SPSM? = nil, security: ChannelSecurity = .none, mtu: Int = 2048, capacity: Int = 16 * 1024
   ) throws(BluetoothError) -> ChannelListener {
+    let mailbox = Mailbox<LinkChannel>(capacity: 64, overflow: .dropOldest, to: "receive channels")
+    let psm = try listen(psm: psm, security: security, mtu: mtu, capacity: capacity, .mailbox(mailbox))
+    return ChannelListener(holder: ChannelListener.Holder(psm, mailbox, self))
+  }
+  /// The same for an interface on top of the host, on the event loop: `accept` is called there with each channel, until
+  /// `endListening`.
+  package func beginListening(
+    security: ChannelSecurity, mtu: Int = 2048, capacity: Int = 16 * 1024,
+    _ accept: @escaping @Sendable (LinkChannel) -> Void
+  ) throws(BluetoothError) -> SPSM {
+    try listen(psm: nil, security: security, mtu: mtu, capacity: capacity, .call(accept))
+  }
+  package func endListening(_ psm: SPSM) {
+    guard listening.removeValue(forKey: psm) != nil else { return }
+    core.stopListening(psm)
+  }
+  private func listen(
+    psm: SPSM?, security: ChannelSecurity, mtu: Int, capacity: Int, _ acceptor: Listening.Acceptor
+  ) throws(BluetoothError) -> SPSM {
     let operation = psm.map { "listen on PSM \($0.text)" } ?? "listen for channels"
     do throws(BluetoothError) { try check() } catch { throw error.during(operation) }
     guard let settings = ChannelSettings(mtu: mtu), let psm = psm ?? core.freeSPSM,
@@ -67,14 +124,13 @@ extension BluetoothHost {
         .invalidArgument,
         "The PSM is in use or not 0x0001 … 0x00FF, or the MTU is not 23 … 65,535: choose others.", operation: operation)
     }
-    let mailbox = Mailbox<LinkChannel>(capacity: 64, overflow: .dropOldest, to: "receive channels on PSM \(psm.text)")
-    listening[psm] = Listening(mailbox: mailbox, capacity: capacity)
-    return ChannelListener(holder: ChannelListener.Holder(psm, mailbox, self))
+    listening[psm] = Listening(acceptor: acceptor, capacity: capacity)
+    return psm
   }
   func stopListening(_ psm: SPSM, _ mailbox: Mailbox<LinkChannel>) {
     mailbox.abandon()
     // Somebody else may have it by now.
-    guard listening[psm]?.mailbox === mailbox else { return }
+    guard listening[psm]?.isOf(mailbox) == true else { return }
     listening[psm] = nil
     core.stopListening(psm)
   }
@@ -121,7 +177,7 @@ extension BluetoothHost {
   func send(from state: ChannelState, on link: LinkID) {
     let now = now
     perform(as: "send(_:)") { core, _ in
-      let isEmpty = state.port.drain(now: now) { sdu in
+      let isEmpty = state.port.drain(now: now, ready: { state.receiver?.channelIsReady() }) { sdu in
         // A channel that has ended takes what its port still has.
         core.send(sdu, on: state.id, of: link) != .full
       }
@@ -142,10 +198,11 @@ extension BluetoothHost {
     // Nobody listens any more: nobody takes it, and it closes.
     let service = listening[channel.spsm]
     guard let new = makeChannel(id, channel, on: link, capacity: service?.capacity ?? 0) else { return }
-    service?.mailbox.put(new)
+    service?.accept(new)
   }
   func channelReceived(_ sdu: [UInt8], on id: ChannelID, of link: LinkID) {
-    linkStates[link]?.channel(id)?.inbox.put(sdu)
+    guard let state = linkStates[link]?.channel(id) else { return }
+    if let receiver = state.receiver { receiver.channelReceived(sdu) } else { state.inbox.put(sdu) }
   }
   func channelReady(_ id: ChannelID, of link: LinkID) {
     if let state = linkStates[link]?.channel(id) { send(from: state, on: link) }

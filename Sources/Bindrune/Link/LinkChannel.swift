@@ -50,12 +50,22 @@ public final class LinkChannel: Sendable, Identifiable {
   public var received: HostSequence<[UInt8]> {
     HostSequence { [self] () async throws(BluetoothError) in
       guard let sdu = try await state.inbox.take() else { return nil }
-      // The host is told once for all SDUs that were taken until it answers.
-      if state.taken.add(1, ordering: .relaxed).oldValue == 0 {
-        link.host.onEventLoop { [state, id = link.id] host in host.returnCredits(of: state, on: id) }
-      }
+      taken(1)
       return sdu
     }
+  }
+  /// The reader has done with SDUs: the peer gets their credits. From any thread.
+  package func taken(_ count: Int) {
+    // The host is told once for all SDUs that were taken until it answers.
+    guard count > 0, state.taken.add(count, ordering: .relaxed).oldValue == 0 else { return }
+    link.host.onEventLoop { [state, id = link.id] host in host.returnCredits(of: state, on: id) }
+  }
+  /// On the event loop, in the call that has brought the channel: `receiver`, which is not retained, gets what happens
+  /// on it, in place of `received`.
+  package func begin(_ receiver: any ChannelReceiver) { state.receiver = receiver }
+  /// As `close`, without waiting for the end. From any thread.
+  package func beginClosing(dropping: Bool) {
+    link.host.onEventLoop { [state, id = link.id] host in host.close(state, of: id, dropping: dropping) }
   }
 
   /// Closes the channel: accepts nothing more, and returns when the channel has ended. If `closed` is `.here` then, the

@@ -62,11 +62,15 @@ public final class ChannelPort: Sendable {
 
   // MARK: The host's end
 
-  /// Lends the SDUs in turn to `send`, until it refuses one, which stays, or none is left: then true.
-  func drain(now: Instant, _ send: (Span<UInt8>) -> Bool) -> Bool {
+  /// Lends the SDUs in turn to `send`, until it refuses one, which stays, or none is left: then true. Calls `ready` at a
+  /// ready edge.
+  func drain(now: Instant, ready: () -> Void, _ send: (Span<UInt8>) -> Bool) -> Bool {
     while true {
       let (left, isEdge) = core.withRing { $0.sendFirst(now: now) { sdu, _ in send(sdu) } }
-      if isEdge { core.tellReady() }
+      if isEdge {
+        core.tellReady()
+        ready()
+      }
       switch left {
       case .more: continue
       case .nothing: return true

@@ -127,7 +127,7 @@ extension BrokerEvent {
       if case .success(.published) = result { [.peripheral] } else { [.central] }
     case .subscribed, .unsubscribed, .readRequested, .writeRequested, .readyToUpdate: [.peripheral]
     case .restored, .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded,
-      .advertisingEnded:
+      .advertisingEnded, .channel:
       []
     }
   }
@@ -138,7 +138,8 @@ extension BrokerEvent {
       .writeRequested:
       true
     case .adapter, .restored, .nameChanged, .servicesChanged, .readyToWrite, .completed, .readyToUpdate, .scanFailed,
-      .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded, .advertisingEnded:
+      .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded, .advertisingEnded,
+      .channel:
       false
     }
   }
@@ -161,6 +162,7 @@ extension BrokerEvent {
     case .restored, .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded,
       .advertisingEnded:
       "an event"
+    case .channel: "a channel"
     }
   }
 }

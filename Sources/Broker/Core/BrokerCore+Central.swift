@@ -197,7 +197,7 @@ extension BrokerCore {
       answered(operation, result)
     } else if let link = serving.updates.removeValue(forKey: id) {
       updateCompleted(link, result)
-    } else {
+    } else if !channelOpened(id, result) {
       errandEnded(id, result)
     }
   }

@@ -145,6 +145,7 @@ extension BrokerCore {
   /// The session does not use the link any more; other sessions may.
   mutating func release(_ link: LinkID, by session: SessionID) {
     abandonOperations(on: link, of: session)
+    abandonChannels(on: link, of: session)
     central.links[link]?.found[session] = nil
     releaseSubscriptions(on: link, by: session)
   }

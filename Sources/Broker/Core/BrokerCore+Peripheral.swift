@@ -66,6 +66,7 @@ extension BrokerCore {
     case .unknown, .resetting, .unsupported, .unauthorized: serving.forgetServices()
     }
     serving.forgetClients()
+    channels = Channels()
     endAdvertising(notReady)
   }
 
@@ -152,7 +153,7 @@ extension BrokerCore {
   /// Octets of one notification: min(ATT_MTU − 3, 512).
   func longestUpdate(_ link: LinkID) -> Int { min((links[link]?.mtu ?? 23) - 3, 512) }
   /// The session knows this client from now on.
-  private mutating func introduce(_ link: LinkID, to session: SessionID) {
+  mutating func introduce(_ link: LinkID, to session: SessionID) {
     if serving.clients[link]?.sessions.contains(session) == false { serving.clients[link]?.sessions.append(session) }
   }
   mutating func clientDisconnected(_ link: LinkID) {

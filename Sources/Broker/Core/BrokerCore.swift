@@ -35,6 +35,8 @@ struct BrokerCore {
   var central = Central()
   /// The peripheral's half: see `BrokerCore+Peripheral`.
   var serving = Serving()
+  /// See `BrokerCore+Channels`.
+  var channels = Channels()
   var timers = Timers<Timer>()
   /// The time of the call that is being carried out.
   var now = Instant.zero
@@ -76,6 +78,7 @@ struct BrokerCore {
     guard sessions[session] != nil else { return }
     if case .running = phase { endCentral(of: session) }
     endServing(of: session)
+    endPublications(of: session)
     sessions.remove(session)
     if sessions.ids.isEmpty { closeHost() }
   }
@@ -134,6 +137,8 @@ struct BrokerCore {
     case .readRequested(let id, let link, let handle, let offset): pass(id, link, handle, offset: offset)
     case .writeRequested(let id, let link, let writes): pass(id, link, writes)
     case .requestUnanswered(let link): endRequest(of: link)
+    case .listening(let request, let result): listens(request, result)
+    case .channelAccepted(let channel, let psm, let link): channelAccepted(channel, psm, on: link)
     }
   }
 

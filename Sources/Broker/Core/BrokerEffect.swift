@@ -27,6 +27,12 @@ enum BrokerEffect: Sendable {
   case takePort(PortName)
   /// All that the session has.
   case takePorts(SessionID)
+  /// The session gets the channel.
+  case lendChannel(ArrivedChannel, SessionID, ChannelUse)
+  /// Nobody does, and it closes.
+  case dropChannel(ArrivedChannel)
+  /// Those of the session with this peer.
+  case endChannels(SessionID, UUID)
   /// The session's app does not run, or runs again: its events wait, or are offered.
   case hold(SessionID, Bool)
   /// An event is reason enough to run the app, which is suspended or terminated. The text names the event.
@@ -53,6 +59,9 @@ enum HostCommand: Sendable {
   case setEnabled(Bool, service: AttributeHandle)
   /// To a client's request, after the values that the session offered before.
   case answer(ServerRequestID, LinkID, ServerAnswer)
+  /// Accept channels to a PSM that the host chooses; `.listening` answers.
+  case listen(RequestID, isEncrypted: Bool)
+  case stopListening(psm: UInt16)
 }
 
 enum ServerAnswer: Equatable, Sendable {
@@ -97,6 +106,10 @@ enum BrokerHostEvent: Sendable {
   case writeRequested(ServerRequestID, LinkID, [ServerWrite])
   /// No answer within 25 s.
   case requestUnanswered(LinkID)
+  /// The PSM that the host has chosen.
+  case listening(RequestID, Result<UInt16, BluetoothError>)
+  /// A peer has opened a channel.
+  case channelAccepted(ArrivedChannel, psm: UInt16, LinkID)
 }
 
 /// The result of a command that was begun.
@@ -107,4 +120,5 @@ enum HostAnswer: Sendable {
   case value([UInt8])
   /// Everything that is known of the link's server.
   case database(RemoteDatabase)
+  case channel(ArrivedChannel)
 }

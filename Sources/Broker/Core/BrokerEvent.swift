@@ -50,6 +50,11 @@ public enum BrokerEvent: Sendable {
   case readyToUpdate(UUID)
   /// Advertising ended by itself.
   case advertisingEnded(BluetoothError)
+
+  // MARK: Both
+
+  /// Only of sessions that take a `ChannelRequest`.
+  case channel(SessionChannelEvent)
 }
 
 /// The result of a request that succeeded.

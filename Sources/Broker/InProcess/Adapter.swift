@@ -37,6 +37,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
   private var isDraining = false
   /// Calls to make when the host is closed.
   private var whenClosed: [@Sendable () -> Void] = []
+  /// Channels that the core has not given to a session yet.
+  private var arrived: [ArrivedChannel: SessionChannel] = [:]
+  private var lastArrived: UInt64 = 0
   /// Where the request that is being carried out stands among its session's values.
   private var place: SendPort.Fence?
 
@@ -190,17 +193,24 @@ final class Adapter: HostObserver, @unchecked Sendable {
     // Not those of a process that has ended.
     guard sessions[session.id] === session else { return }
     for placed in session.takeRequests() {
-      place = placed.place
-      let host = host, isOutermost = host?.assumeIsolated { $0.beginCall(placed.request.call) }
-      core.request(placed.request, of: session.id, now: now)
-      drain()
-      if let isOutermost { host?.assumeIsolated { $0.endCall(isOutermost) } }
-      place = nil
+      switch placed {
+      case .placed(let request, let place):
+        self.place = place
+        let host = host, isOutermost = host?.assumeIsolated { $0.beginCall(request.call) }
+        core.request(request, of: session.id, now: now)
+        drain()
+        if let isOutermost { host?.assumeIsolated { $0.endCall(isOutermost) } }
+        self.place = nil
+      case .channel(let request):
+        core.request(request, of: session.id, now: now)
+        drain()
+      }
     }
   }
   func closed(_ session: AdapterSession) {
     guard sessions[session.id] === session else { return }
     sessions[session.id] = nil
+    session.endChannels()
     registration?.leave()
     core.remove(session.id, now: now)
     drain()
@@ -238,6 +248,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
     isDraining = true
     while let effect = core.nextEffect() { perform(effect) }
     isDraining = false
+    // The core has no use for those that are left: they close.
+    arrived = [:]
     armTimer()
   }
   private func receive(_ event: BrokerHostEvent) {
@@ -270,6 +282,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .lendPort(let name, let link): host?.assumeIsolated { lendPort(name, link, $0) }
     case .takePort(let name): sessions[name.session]?.setPort(nil, name.kind, of: name.peer)
     case .takePorts(let id): sessions[id]?.removePorts()
+    case .lendChannel(let number, let id, let use): lend(number, to: id, use)
+    case .dropChannel(let number): arrived[number] = nil
+    case .endChannels(let id, let peer): sessions[id]?.endChannels(with: peer)
     // An event that woke the app and was not taken until it stopped again wakes it once more.
     case .hold(let id, let isHeld): core.consider(left: sessions[id]?.hold(isHeld) ?? [], for: id)
     case .wake(let app, let why): need(app, .run(why))
@@ -300,6 +315,19 @@ final class Adapter: HostObserver, @unchecked Sendable {
       attempt(.error) { () throws(BluetoothError) in try host.remove(service: service, andIncludes: true) }
     case .setValue(let handle, let value): host.setValue(Array(value), of: handle)
     case .setEnabled(let isEnabled, let service): host.setEnabled(isEnabled, service: service)
+    case .listen(let id, let isEncrypted):
+      let result: Result<UInt16, BluetoothError>
+      do throws(BluetoothError) {
+        let psm = try host.beginListening(
+          security: isEncrypted ? .encrypted : .none, mtu: BrokerCore.longestSDU, capacity: BrokerCore.octetsToSend
+        ) { [weak self] channel in
+          guard let self else { return }
+          receive(.channelAccepted(keep(channel), psm: channel.psm.rawValue, channel.link.id))
+        }
+        result = .success(psm.rawValue)
+      } catch { result = .failure(error) }
+      receive(.listening(id, result))
+    case .stopListening(let psm): host.endListening(SPSM(rawValue: psm))
     case .answer(let id, let link, .value(let value)):
       attempt(.warning) { () throws(BluetoothError) in
         try host.respond(to: id, on: link, withRest: Array(value), after: place)
@@ -314,6 +342,24 @@ final class Adapter: HostObserver, @unchecked Sendable {
   }
   private func attempt(_ level: Logger.Level, _ body: () throws(BluetoothError) -> Void) {
     do throws(BluetoothError) { try body() } catch { logger.log(level: level, "\(error)") }
+  }
+  /// Until the core gives it to a session, at the end of this turn at the latest.
+  private func keep(_ channel: LinkChannel) -> ArrivedChannel {
+    lastArrived += 1
+    let number = ArrivedChannel(rawValue: lastArrived)
+    arrived[number] = SessionChannel(channel, on: eventLoop)
+    return number
+  }
+  private func lend(_ number: ArrivedChannel, to id: SessionID, _ use: ChannelUse) {
+    guard let channel = arrived.removeValue(forKey: number), let session = sessions[id] else { return }
+    switch use {
+    case .opened(let operation, let peer):
+      session.add(channel, with: peer)
+      session.deliver(.channel(.opened(operation, channel)))
+    case .accepted(let central, let longestUpdate):
+      session.add(channel, with: central)
+      session.deliver(.channel(.accepted(channel, central: central, longestUpdate: longestUpdate)))
+    }
   }
   private func lendPort(_ name: PortName, _ link: LinkID, _ host: isolated BluetoothHost) {
     guard let session = sessions[name.session] else { return }
@@ -391,6 +437,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
       if case .opening = core.phase, case .failed(let error) = event { receive(.failed(error)) }
       return
     }
+    if case .completed(let id, .success(.channel(let channel))) = event {
+      return receive(.completed(id, .success(.channel(keep(channel)))))
+    }
     if let event = BrokerHostEvent(event, host) { receive(event) }
   }
   func host(
@@ -427,7 +476,9 @@ extension BrokerEvent {
   /// It concerns the manager, and not something that an ended process has asked.
   var outlivesProcess: Bool {
     switch self {
-    case .adapter, .restored, .linkedPeers, .completed, .readyToWrite, .readyToUpdate, .requestEnded, .scanFailed: false
+    case .adapter, .restored, .linkedPeers, .completed, .readyToWrite, .readyToUpdate, .requestEnded, .scanFailed,
+      .channel:
+      false
     default: true
     }
   }
@@ -493,7 +544,7 @@ extension HostAnswer {
     case .rssi(let rssi): self = .rssi(rssi)
     case .value(let value): self = .value(value)
     case .database(let database): self = .database(database)
-    // The core asks for none of these values.
+    // The core asks for none of these values; the adapter keeps channels.
     case .done, .parameters, .phys, .features, .security, .databaseHash, .values, .channel: self = .done
     }
   }

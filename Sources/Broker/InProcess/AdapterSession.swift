@@ -4,9 +4,10 @@ import NIOCore
 import Synchronization
 
 /// A request, and where it stands among the values that its session has offered to the same peer.
-struct PlacedRequest {
-  let request: BrokerRequest
-  let place: SendPort.Fence?
+enum PlacedRequest {
+  case placed(BrokerRequest, at: SendPort.Fence?)
+  /// Channels have a line of their own.
+  case channel(ChannelRequest)
 }
 
 /// The adapter's end of a session: its requests on their way down, its events on their way up, its ports. Everything on
@@ -80,6 +81,19 @@ final class AdapterSession: @unchecked Sendable {
     undelivered.removeAll(keepingCapacity: true)
   }
 
+  /// Those of its channels that its owner still keeps.
+  private var channels: [(peer: UUID, channel: WeakChannel)] = []
+  private struct WeakChannel { weak var channel: SessionChannel? }
+  func add(_ channel: SessionChannel, with peer: UUID) {
+    channels.removeAll { $0.channel.channel == nil }
+    channels.append((peer, WeakChannel(channel: channel)))
+  }
+  /// `peer` nil: all.
+  func endChannels(with peer: UUID? = nil) {
+    for entry in channels where peer == nil || entry.peer == peer { entry.channel.channel?.abandon() }
+    channels.removeAll { peer == nil || $0.peer == peer }
+  }
+
   /// Takes the place of a preserved session.
   func replace(_ id: SessionID) { self.id = id }
   /// Closes it, and returns the events that were not taken.
@@ -96,7 +110,13 @@ final class AdapterSession: @unchecked Sendable {
   func put(_ request: BrokerRequest) -> Bool {
     lock.withLock {
       let place = request.line.flatMap { ports($0.kind)[$0.peer]?.fence() }
-      requests.append(PlacedRequest(request: request, place: place))
+      requests.append(.placed(request, at: place))
+      return requests.count == 1
+    }
+  }
+  func put(_ request: ChannelRequest) -> Bool {
+    lock.withLock {
+      requests.append(.channel(request))
       return requests.count == 1
     }
   }

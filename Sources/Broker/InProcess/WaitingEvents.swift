@@ -16,6 +16,7 @@ import FoundationEssentials
 /// | end of a link that is made again by itself | removes the link's begin, if an earlier end waits before it, and vanishes with it |
 /// | adapter's state | of more than two in a row the most severe and the last remain |
 /// | advertisement | is dropped |
+/// | channel that a peer has opened | is dropped, and the channel closes |
 /// | value; write without response | is dropped while 65,536 events wait |
 ///
 /// So what remains always ends in the present state. Nothing that the program has asked for, and no request that a
@@ -95,7 +96,7 @@ struct WaitingEvents {
         add(event, as: .interruption(peer))
       }
     case .restored, .discovered, .scanFailed, .connectionFailed, .disconnected, .values, .completed, .writeRequested,
-      .advertisingEnded:
+      .advertisingEnded, .channel:
       add(event)
     }
     return 0
@@ -168,6 +169,7 @@ extension BrokerEvent {
   fileprivate var mostWaiting: Int {
     switch self {
     case .discovered: WaitingEvents.crowd  // the device repeats it
+    case .channel(.accepted): WaitingEvents.crowd  // it closes, for nobody keeps it
     case .longestUpdateChanged: WaitingEvents.crowd  // a central that has subscribed has it from its port
     case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
     // Each of several values counts: see `append(_:of:from:)`.
@@ -175,7 +177,7 @@ extension BrokerEvent {
     case .adapter, .restored, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged,
       .longestWriteChanged,
       .servicesChanged, .readyToWrite, .linkedPeers, .completed, .subscribed, .unsubscribed, .readRequested,
-      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded:
+      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded, .channel:
       .max
     }
   }

@@ -284,7 +284,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       found = [:]
     case .completed, .discovered, .scanFailed, .connected, .connectionFailed, .nameChanged, .longestWriteChanged,
       .values, .readyToWrite, .linkedPeers, .subscribed, .unsubscribed, .longestUpdateChanged, .readRequested,
-      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded:
+      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded, .channel:
       return
     }
     dropWaiting()
@@ -405,6 +405,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       case .readyToWrite(let peer), .readyToUpdate(let peer):
         for port in ports where port.peer == peer { offerWaiting(port) }
         continue
+      // The protocol has no channels: an app's requests for them do not get here.
+      case .channel: continue
       case .completed(let operation, _): unanswered[operation] = nil
       case .adapter(let state) where state != .poweredOn:
         unanswered = [:]

@@ -251,6 +251,7 @@ enum DaemonMessage: DeclaredMessage, Sendable {
       try visitor.field("Operation", &id)
       try visitor.field("Service", &service)
       self = .event(.completed(id, .success(.published(service))))
+    case .event(.channel): throw FrameError("The protocol has no channels of L2CAP.")
     }
   }
 }

@@ -155,9 +155,14 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     request(.notify(characteristic), in: characteristic) { .setNotifying($0, $1, $2, enabled) }
   }
 
-  /// Not supported yet: `peripheral(_:didOpen:error:)` reports `CBError.operationNotSupported`.
+  /// Opens a channel to the service of the device that has this PSM; `peripheral(_:didOpen:error:)` reports the result.
+  /// If the device wants a better protected link, the devices pair first. Core Specification, Vol 3, Part A, §4.22.
+  ///
+  /// Errors: `notConnected`, `operationNotSupported` if the device refuses the channel or the adapter is that of
+  /// `bindruned`, `connectionTimeout` for a device that does not answer within 30 s.
   open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
-    fail(.openChannel, CBError(.operationNotSupported, "L2CAP channels are not supported: use characteristics."))
+    guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
+    if let error = manager.openChannel(PSM, on: self) { fail(.openChannel, error) }
   }
 
   open override var description: String {

@@ -23,6 +23,7 @@ extension CBPeripheralManager {
     case .advertisingEnded(let error):
       change { advertising = .idle }
       Log.note(self, "is not advertising any more: \(error)")
+    case .channel(let event): channelChanged(event)
     case .discovered, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged, .longestWriteChanged,
       .servicesChanged, .values, .readyToWrite, .linkedPeers:
       break  // The central's.
@@ -35,6 +36,7 @@ extension CBPeripheralManager {
     let state = CBManagerState(new)
     var isNews = false
     var dropped: [Adding] = [], gone: [Published] = [], startsDropped = 0
+    var unheard: [OperationID: Listening] = [:]
     change {
       isNews = currentState != state
       adapter = new
@@ -48,6 +50,7 @@ extension CBPeripheralManager {
       }
       // Every link has ended, and no pending operation will complete.
       unanswered = []
+      (unheard, listening) = (listening, [:])
       refusing = []
       for characteristic in characteristics.values { characteristic.removeSubscribers() }
       centrals = [:]
@@ -75,6 +78,9 @@ extension CBPeripheralManager {
     for service in dropped {
       let error = service.error ?? CBError(.unknown, "The service is not published: \(new.why)")
       delegate?.peripheralManager(self, didAdd: service.service, error: error)
+    }
+    for (_, request) in unheard.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+      report(request, CBError(.unknown, "The adapter accepts no channels: \(new.why)"))
     }
     for _ in 0..<startsDropped {
       let error = CBError(.unknown, "It is not advertised: \(new.why)")
@@ -125,6 +131,10 @@ extension CBPeripheralManager {
   // MARK: Answers
 
   private func completed(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
+    if let request = lock.withLock({ listening.removeValue(forKey: id) }) {
+      if case .failure(let error) = result { report(request, error.facade) }
+      return
+    }
     let (isRequested, isStarting) = lock.withLock {
       let isRequested = starts.remove(id) != nil
       if case .starting(id, _) = advertising { return (isRequested, true) }
@@ -151,6 +161,30 @@ extension CBPeripheralManager {
       }
       advertising = .on(advertisement)
       return nil
+    }
+  }
+
+  // MARK: Channels
+
+  private func channelChanged(_ event: SessionChannelEvent) {
+    switch event {
+    case .published(let id, let psm):
+      guard lock.withLock({ listening.removeValue(forKey: id) }) != nil else { return }
+      delegate?.peripheralManager(self, didPublishL2CAPChannel: psm, error: nil)
+    case .unpublished(let id, let psm):
+      guard lock.withLock({ listening.removeValue(forKey: id) }) != nil else { return }
+      delegate?.peripheralManager(self, didUnpublishL2CAPChannel: psm, error: nil)
+    case .accepted(let channel, let peer, let longestUpdate):
+      // Without a delegate it closes.
+      let opener = lock.withLock { central(peer, longestUpdate: longestUpdate) }
+      delegate?.peripheralManager(self, didOpen: ChannelLine.open(channel, to: opener), error: nil)
+    case .opened: break  // The central's.
+    }
+  }
+  private func report(_ request: Listening, _ error: any Error) {
+    switch request {
+    case .publishing: delegate?.peripheralManager(self, didPublishL2CAPChannel: 0, error: error)
+    case .unpublishing(let psm): delegate?.peripheralManager(self, didUnpublishL2CAPChannel: psm, error: error)
     }
   }
 

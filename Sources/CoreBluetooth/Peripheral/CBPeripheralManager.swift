@@ -69,6 +69,12 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   var centrals: [UUID: WeakCentral] = [:]
   /// Requests of centrals that the program has not responded to.
   var unanswered: Set<ServerRequest> = []
+  /// Requests to publish and unpublish channels that have not been answered.
+  var listening: [OperationID: Listening] = [:]
+  enum Listening {
+    case publishing
+    case unpublishing(CBL2CAPPSM)
+  }
   /// Centrals for which `updateValue` has found no room: `peripheralManagerIsReady` waits for all of them.
   var refusing: Set<UUID> = []
   struct WeakCentral { weak var central: CBCentral? }
@@ -303,16 +309,28 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   // MARK: L2CAP channels
 
-  /// Not supported yet: `peripheralManager(_:didPublishL2CAPChannel:error:)` reports `CBError.operationNotSupported`.
+  /// Accepts channels that centrals open, to a PSM that the adapter chooses among 0x0080 … 0x00FF:
+  /// `peripheralManager(_:didPublishL2CAPChannel:error:)` reports it, and the app tells it to centrals, in the
+  /// characteristic `CBUUIDL2CAPPSMCharacteristicString` for example. `peripheralManager(_:didOpen:error:)` brings each
+  /// channel. Below `poweredOn` it ends: publish again. Core Specification, Vol 3, Part A, §4.22.
+  ///
+  /// With `encryptionRequired`, centrals that are not paired are asked to pair.
   open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
-    inTurn {
-      $0.delegate?.peripheralManager($0, didPublishL2CAPChannel: 0, error: CBError(.operationNotSupported))
-    }
+    let error = requestOfChannels { (.publishing, .publish($0, isEncrypted: encryptionRequired)) }
+    if let error { inTurn { $0.delegate?.peripheralManager($0, didPublishL2CAPChannel: 0, error: error) } }
   }
-  /// Not supported yet: `peripheralManager(_:didUnpublishL2CAPChannel:error:)` reports `CBError.operationNotSupported`.
+  /// Accepts no more channels to this PSM; those that are open stay.
   open func unpublishL2CAPChannel(_ psm: CBL2CAPPSM) {
-    inTurn {
-      $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: CBError(.operationNotSupported))
+    let error = requestOfChannels { (.unpublishing(psm), .unpublish($0, psm: psm)) }
+    if let error { inTurn { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: error) } }
+  }
+  private func requestOfChannels(_ make: (OperationID) -> (Listening, ChannelRequest)) -> CBError? {
+    lock.withLock {
+      do throws(CBError) { try checkPower() } catch { return error }
+      let id = nextID(), (request, message) = make(id)
+      guard session.send(message) else { return .noChannels }
+      listening[id] = request
+      return nil
     }
   }
 

@@ -3,9 +3,8 @@ public import Foundation
 /// A stream of octets between two devices, beside their attributes. Core Specification, Vol 3, Part A, §10.1.
 ///
 /// The app keeps the channel as long as it needs it: the channel closes when the app releases it, or when both streams
-/// have been closed. What was written by then is still sent.
-///
-/// Channels are not supported yet: publishing or opening one fails with `CBError.operationNotSupported`.
+/// have been closed. What was written by then is still sent, unless the link or the manager ends first: then the
+/// streams of a channel that the app still keeps fail.
 open class CBL2CAPChannel: NSObject, @unchecked Sendable {
   // Sendable: it never changes.
   private struct Ends {
