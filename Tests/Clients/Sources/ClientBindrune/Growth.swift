@@ -43,7 +43,7 @@ func changesLink(_ event: LinkEvent) -> Bool {
 func isOfServer(_ operation: HostOperation) -> Bool {
   switch operation {
   case .connect, .connectToFirst, .disconnect, .readRSSI, .updateParameters, .readPHYs, .setPHYs, .setDefaultPHYs,
-    .readFeatures, .pair, .encrypt:
+    .readFeatures, .pair, .encrypt, .openChannel:
     false
   case .readDatabaseHash, .discoverAll, .discoverServices, .discoverIncludedServices, .discoverCharacteristics,
     .discoverDescriptors, .followChanges, .read, .readUUID, .readMultiple, .write, .writeReliably, .subscribe,
@@ -55,8 +55,16 @@ func isOfServer(_ operation: HostOperation) -> Bool {
 func hasValue(_ outcome: HostOutcome) -> Bool {
   switch outcome {
   case .done: false
-  case .linked, .parameters, .rssi, .phys, .features, .security, .value, .values, .databaseHash, .database: true
+  case .linked, .parameters, .rssi, .phys, .features, .security, .value, .values, .databaseHash, .database, .channel:
+    true
   @unknown default: true
+  }
+}
+func isOrderly(_ closing: ChannelClosing) -> Bool {
+  switch closing {
+  case .here, .byPeer: true
+  case .failed: false
+  @unknown default: false
   }
 }
 func isWorthRetrying(_ code: BluetoothError.Code) -> Bool {
