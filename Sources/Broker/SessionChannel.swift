@@ -45,7 +45,7 @@ public protocol SessionChannelUser: AnyObject, Sendable {
 /// **Function**: SDUs that come before `begin` wait; the peer's credits bound them. From `begin` until the end the
 /// channel keeps its user, which may keep the channel.
 ///
-/// **Phases**: waiting → begun → over; an end that comes while it waits is told at `begin`. A channel that is released
+/// **Phases**: waiting → begun → over; `begin` reports an end that came while it waited. A channel that is released
 /// closes.
 public final class SessionChannel: @unchecked Sendable {
   // Sendable: the phase is on the event loop.

@@ -48,7 +48,7 @@ import Testing
     return Task {
       for try await channel in listener {
         try await body(channel)
-        // The tool ends the link, or has been told why.
+        // The tool ends the link.
         _ = await channel.link.closed
         break
       }

@@ -12,7 +12,7 @@ final class ChannelState: @unchecked Sendable {
   /// Bounded by the credits that the peer has: L2CAP ends a channel that sends without.
   let inbox: Inbox<BoundedQueue<[UInt8]>>
   let ending = Ending<ChannelClosing>()
-  /// SDUs that the reader has taken, and the core has not been told of.
+  /// SDUs that the reader has taken, and whose credits the core has not returned.
   let taken = Atomic(0)
   /// It closes when the port is empty.
   var isClosing = false
@@ -130,9 +130,7 @@ extension BluetoothHost {
   func stopListening(_ psm: SPSM, _ mailbox: Mailbox<LinkChannel>) {
     mailbox.abandon()
     // Somebody else may have it by now.
-    guard listening[psm]?.isOf(mailbox) == true else { return }
-    listening[psm] = nil
-    core.stopListening(psm)
+    if listening[psm]?.isOf(mailbox) == true { endListening(psm) }
   }
 
   // MARK: Calls
@@ -160,9 +158,13 @@ extension BluetoothHost {
     linkState.add(state)
     return LinkChannel(state, of: owner)
   }
+  /// The link still has it: its number may be another channel's by now.
+  private func isOpen(_ state: ChannelState, on link: LinkID) -> Bool {
+    linkStates[link]?.channels.contains { $0 === state } == true
+  }
   /// Closes the channel when what was offered has left; `dropping`: at once.
   func close(_ state: ChannelState, of link: LinkID, dropping: Bool) {
-    guard linkStates[link]?.channels.contains(where: { $0 === state }) == true else { return }
+    guard isOpen(state, on: link) else { return }
     if dropping {
       state.port.close(.channelIsClosed)
       return perform(as: "close()") { core, now in
@@ -188,7 +190,7 @@ extension BluetoothHost {
   }
   func returnCredits(of state: ChannelState, on link: LinkID) {
     let count = state.taken.exchange(0, ordering: .relaxed)
-    guard linkStates[link]?.channels.contains(where: { $0 === state }) == true else { return }
+    guard isOpen(state, on: link) else { return }
     perform { core, _ in core.taken(count, on: state.id, of: link) }
   }
 

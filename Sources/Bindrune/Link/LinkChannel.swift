@@ -56,7 +56,7 @@ public final class LinkChannel: Sendable, Identifiable {
   }
   /// The reader has done with SDUs: the peer gets their credits. From any thread.
   package func taken(_ count: Int) {
-    // The host is told once for all SDUs that were taken until it answers.
+    // One call returns the credits of all SDUs that are taken before the host carries it out.
     guard count > 0, state.taken.add(count, ordering: .relaxed).oldValue == 0 else { return }
     link.host.onEventLoop { [state, id = link.id] host in host.returnCredits(of: state, on: id) }
   }

@@ -91,9 +91,7 @@ struct Bench: AsyncParsableCommand {
         throw ValidationError("\(option) is an option of the central: give it there.")
       }
       if let name, name.isEmpty { throw ValidationError("--name is empty: leave it out, or give one.") }
-      if let name, name.utf8.count > 29 {
-        throw ValidationError("--name has \(name.utf8.count) octets and 29 fit the scan response: shorten it.")
-      }
+      if let name { try checkLength(ofName: name) }
     } else if name != nil {
       throw ValidationError("--name is what a peripheral advertises: add --role peripheral, or use --peer.")
     }

@@ -62,9 +62,8 @@ struct PipeCommand: AsyncParsableCommand {
     }
     if listen != nil {
       if address != nil { throw ValidationError("--listen takes any device: leave out --address.") }
-      if let name, name.isEmpty || name.utf8.count > 29 {
-        throw ValidationError("--name has \(name.utf8.count) octets and 1 … 29 fit the scan response: change it.")
-      }
+      if let name, name.isEmpty { throw ValidationError("--name is empty: leave it out, or give one.") }
+      if let name { try checkLength(ofName: name) }
     } else {
       guard (address == nil) != (name == nil) else {
         throw ValidationError("Select a device: either --address or --name.")

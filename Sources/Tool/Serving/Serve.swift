@@ -27,9 +27,7 @@ struct Serve: AsyncParsableCommand, EventReporter {
 
   func validate() throws {
     if name.isEmpty { throw ValidationError("--name is empty: give the sensor a name.") }
-    if name.utf8.count > 29 {
-      throw ValidationError("--name has \(name.utf8.count) octets and 29 fit the scan response: shorten it.")
-    }
+    try checkLength(ofName: name)
   }
 
   func run() async throws {
@@ -67,4 +65,10 @@ extension Serve {
       }
     }
   }
+}
+
+/// Throws if the name does not fit a scan response: 31 octets, of which length and type take two. Vol 3, Part C, §11.
+func checkLength(ofName name: String) throws(ValidationError) {
+  guard name.utf8.count > 29 else { return }
+  throw ValidationError("--name has \(name.utf8.count) octets and 29 fit the scan response: shorten it.")
 }
