@@ -1,0 +1,1 @@
+../../../../Sources/Bindrune/Ports/PortCore.swift
