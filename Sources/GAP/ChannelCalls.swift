@@ -78,8 +78,9 @@ extension HostCore {
     link(at: index) { $0.streams.index(of: channel) == nil ? nil : $0.handle }
   }
   /// Ends the channels whose last SDU has left.
-  mutating func closeStreams(of handle: ConnectionHandle, _ now: Instant) {
-    for channel in upper.drained.take() { l2cap.closeChannel(handle, channel, now: now) }
+  mutating func closeDrainedStreams(of handle: ConnectionHandle, _ now: Instant) {
+    for channel in upper.drained { l2cap.closeChannel(handle, channel, now: now) }
+    upper.drained = []
   }
   /// True if `id` awaits a channel: it does not open.
   mutating func cancelChannel(_ id: RequestID, _ now: Instant) -> Bool {
@@ -134,7 +135,6 @@ extension HostCore {
   }
   /// Asks again for the channels whose link has been secured, and ends the requests for those that has not been.
   mutating func continueOpenings(_ now: Instant) {
-    guard upper.awaitsSecurity else { return }
     upper.awaitsSecurity = false
     for index in 0..<upper.links.count {
       for opening in withLink(at: index, { $0.streams.takeSecured() }) {

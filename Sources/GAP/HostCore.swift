@@ -284,7 +284,7 @@ public struct HostCore: ~Copyable {
 
   /// Drains the layers, so that commands that ended without an answer report it before the call that led to it returns.
   mutating func drain(_ now: Instant) {
-    continueOpenings(now)
+    if upper.awaitsSecurity { continueOpenings(now) }
     repeat {
       while true {
         let indication = hci.expire(now: now)

@@ -36,7 +36,7 @@ extension Link {
   @inline(__always) var waiting: ChannelSet {
     var waiting = waitingBearers
     if protection.manager.hasPDU { waiting.insert(.securityManager) }
-    streams.addWaiting(to: &waiting)
+    waiting.formUnion(streams.waiting)
     return waiting
   }
 
@@ -46,7 +46,7 @@ extension Link {
     candidates.insert(.attribute)
     addOtherBearers(to: &candidates)
     if protection.manager.hasPDU { candidates.insert(.securityManager) }
-    streams.addWaiting(to: &candidates)
+    candidates.formUnion(streams.waiting)
     return candidates
   }
 

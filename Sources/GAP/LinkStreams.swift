@@ -129,15 +129,6 @@ struct ChannelStream: ~Copyable {
   }
 }
 
-/// Channels that are to be closed, usually none.
-struct DrainedStreams {
-  var channels: [ChannelID] = []
-  mutating func take() -> [ChannelID] {
-    defer { channels = [] }
-    return channels
-  }
-}
-
 /// A request of the application for a channel.
 struct ChannelOpening: BitwiseCopyable {
   enum Phase: BitwiseCopyable, Equatable {
@@ -159,7 +150,9 @@ struct ChannelOpening: BitwiseCopyable {
 
 /// The application's channels of a link, and its requests for more.
 struct LinkStreams: ~Copyable {
-  private(set) var open = UniqueArray<ChannelStream>()
+  private var open = UniqueArray<ChannelStream>()
+  /// The channels with an SDU to send.
+  private(set) var waiting = ChannelSet()
   var openings: [ChannelOpening] = []
 
   @inline(__always) func index(of channel: ChannelID) -> Int? {
@@ -171,16 +164,19 @@ struct LinkStreams: ~Copyable {
   mutating func remove(_ channel: ChannelID) -> Bool {
     guard let index = index(of: channel) else { return false }
     _ = open.remove(at: index)
+    waiting.remove(channel)
     return true
   }
-  mutating func with<Result>(_ index: Int, _ body: (inout ChannelStream) -> Result) -> Result { body(&open[index]) }
+  /// Changes a stream, and notes whether it has an SDU to send afterwards.
+  mutating func with<Result>(_ index: Int, _ body: (inout ChannelStream) -> Result) -> Result {
+    let result = body(&open[index])
+    if open[index].queue.isEmpty { waiting.remove(open[index].id) } else { waiting.insert(open[index].id) }
+    return result
+  }
   /// Nil: there is no such stream.
   @discardableResult
   mutating func with<Result>(_ channel: ChannelID, _ body: (inout ChannelStream) -> Result) -> Result? {
-    index(of: channel).map { body(&open[$0]) }
-  }
-  @inline(__always) func addWaiting(to waiting: inout ChannelSet) {
-    for index in open.indices where !open[index].queue.isEmpty { waiting.insert(open[index].id) }
+    index(of: channel).map { with($0, body) }
   }
   func forEach(_ body: (ChannelID) -> Void) { for index in open.indices { body(open[index].id) } }
   /// All requests, for the end of the link.

@@ -8,13 +8,13 @@ import BindruneL2CAP
 // What the layers above HCI say: the effects of L2CAP, bearers, clients and the server.
 extension HostCore {
   mutating func collect(_ handle: ConnectionHandle, _ now: Instant) {
-    closeStreams(of: handle, now)
+    if !upper.drained.isEmpty { closeDrainedStreams(of: handle, now) }
     while let effect = l2cap.nextEffect() { self.handle(effect, now) }
     if let index = upper.index(of: handle) {
       collect(at: index)
       if upper.links[index].protection.hasWork { secure(at: index, now) }
     }
-    continueOpenings(now)
+    if upper.awaitsSecurity { continueOpenings(now) }
     collectServer()
   }
   /// Takes the effects of a link's client and bearers, with their octets, and notes whether the link has something to
@@ -47,7 +47,7 @@ extension HostCore {
   }
   /// `collect` would find an effect.
   @inline(__always) func hasEffects(of handle: ConnectionHandle) -> Bool {
-    if l2cap.hasEffect || !upper.drained.channels.isEmpty || upper.server.hasEffect || upper.server.hasServiceChanged {
+    if l2cap.hasEffect || !upper.drained.isEmpty || upper.server.hasEffect || upper.server.hasServiceChanged {
       return true
     }
     guard let index = upper.index(of: handle) else { return false }

@@ -24,7 +24,7 @@ import BindruneSMP
   /// a layer above L2CAP. A value usually does neither.
   var mayChangeLink = true
   /// The channels of the link whose packet is written that the application has ended, and whose last SDU has left.
-  var drained = DrainedStreams()
+  var drained: [ChannelID] = []
   /// A request for a channel awaits what secures its link.
   var awaitsSecurity = false
   /// A link has a `LinkProtection.delivery`.
@@ -203,7 +203,7 @@ import BindruneSMP
       ($0.queue.writeFirst(into: &output), $0.takeReady(), $0.isClosing && $0.queue.isEmpty, $0.id)
     }
     if isReady { batch.append(.channelReady(links[index].id, channel)) }
-    if isDrained { drained.channels.append(channel) }
+    if isDrained { drained.append(channel) }
     mayChangeLink = isDrained
     return wrote
   }
