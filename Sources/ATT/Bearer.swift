@@ -117,7 +117,7 @@ public struct Bearer: ~Copyable {
   public let kind: BearerKind
   /// The ATT_MTU in force.
   public private(set) var mtu: Int
-  /// What an exchange offers; `mtu` itself where there is none.
+  /// The greatest MTU that the bearer may get: an exchange offers it.
   @usableFromInline let preferredMTU: Int
   @usableFromInline var phase = Phase.open
   @usableFromInline var peerExchange = PeerExchange.notAsked
@@ -138,8 +138,8 @@ public struct Bearer: ~Copyable {
       mtu = Bearer.defaultMTU
       preferredMTU = min(max(configuration.preferredMTU, mtu), Bearer.largestMTU)
     case .enhanced(let channelMTU):
-      mtu = min(max(channelMTU, Bearer.leastEnhancedMTU), Bearer.largestMTU)
-      preferredMTU = mtu
+      preferredMTU = Bearer.largestMTU
+      mtu = min(max(channelMTU, Bearer.leastEnhancedMTU), preferredMTU)
     }
     serverSide = ServerBearer(id, largestMTU: preferredMTU)
     queue = NotificationQueue(capacity: configuration.queueCapacity)
@@ -318,6 +318,13 @@ public struct Bearer: ~Copyable {
     effects.append(.mtuChanged(mtu))
   }
 
+  /// The MTUs of an enhanced bearer's channel have changed. An MTU never shrinks: Vol 3, Part A, §4.27.
+  public mutating func reconfigured(mtu channelMTU: Int) {
+    guard case .enhanced = kind, isOpen else { return }
+    mtu = max(mtu, min(channelMTU, preferredMTU))
+    effects.append(.mtuChanged(mtu))
+  }
+
   // MARK: To the peer
 
   /// True while `nextPDU` writes a PDU.
@@ -437,6 +444,8 @@ public struct Bearer: ~Copyable {
   }
   /// The place of a request made now: see `AttributeClient.nextRequest`.
   @inlinable public var commandsTaken: UInt64 { queue.commandsTaken }
+  /// How many of them have left.
+  @inlinable public var commandsSent: UInt64 { queue.commandsSent }
   /// True while no indication is outstanding, so that `indicate` accepts one.
   public var canIndicate: Bool { isOpen && serverSide.canIndicate }
   /// Sends a Handle Value Indication (Vol 3, Part F, §3.4.7.2). One at a time: `.full` until `.indicationConfirmed`.

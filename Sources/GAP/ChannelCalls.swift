@@ -8,12 +8,12 @@ import BindruneWire
 extension HostCore {
   // MARK: Services
 
-  /// Accepts channels for this SPSM on all links. False: it has a service already, is none of LE (0x0001 … 0x00FF: Vol
-  /// 3, Part A, §4.22), or the settings are out of range.
+  /// Accepts channels for this SPSM on all links. False: it has a service already, is ATT's or none of LE (0x0001 …
+  /// 0x00FF: Vol 3, Part A, §4.22), or the settings are out of range.
   public mutating func listen(_ spsm: SPSM, _ service: ChannelService) -> Bool {
-    guard SPSM.all.contains(spsm.rawValue), services[spsm] == nil, service.settings.isValid(isEnhanced: false) else {
-      return false
-    }
+    guard SPSM.all.contains(spsm.rawValue), spsm != .eatt, services[spsm] == nil,
+      service.settings.isValid(isEnhanced: false)
+    else { return false }
     services[spsm] = service
     return true
   }
@@ -99,13 +99,19 @@ extension HostCore {
 
   mutating func channelsRequested(_ handle: ConnectionHandle, identifier: UInt8, _ request: ChannelRequest) {
     var decision = ChannelDecision.refused(.spsmNotSupported)
-    if let service = services[request.spsm], let index = upper.index(of: handle) {
-      decision = service.decision(on: link(at: index) { $0.protection.security })
+    if let index = upper.index(of: handle) {
+      if request.spsm == .eatt {
+        decision = self.decision(on: request, at: index)
+        if case .refused(.noResources) = decision { withLink(at: index) { $0.enhancedBearers.refused() } }
+      } else if let service = services[request.spsm] {
+        decision = service.decision(on: link(at: index) { $0.protection.security })
+      }
     }
     _ = l2cap.answerChannels(handle, identifier: identifier, decision)
   }
-  mutating func channelOpened(_ handle: ConnectionHandle, _ id: ChannelID, _ channel: OpenChannel) {
+  mutating func channelOpened(_ handle: ConnectionHandle, _ id: ChannelID, _ channel: OpenChannel, _ now: Instant) {
     guard let index = upper.index(of: handle) else { return }
+    if channel.spsm == .eatt { return bearerOpened(channel, on: id, at: index, now) }
     let (link, opening) = withLink(at: index) {
       $0.streams.append(ChannelStream(id, channel))
       return ($0.id, $0.streams.takeOpening(of: id))
@@ -113,9 +119,10 @@ extension HostCore {
     emit(opening.map { .completed($0.id, .channel(id, channel)) } ?? .channelOpened(link, id, channel))
   }
   mutating func channelNotOpened(_ handle: ConnectionHandle, _ channel: ChannelID, _ end: ChannelEnd, _ now: Instant) {
-    guard let index = upper.index(of: handle),
-      var opening = withLink(at: index, { $0.streams.takeOpening(of: channel) })
-    else { return }
+    guard let index = upper.index(of: handle) else { return }
+    guard var opening = withLink(at: index, { $0.streams.takeOpening(of: channel) }) else {
+      return bearerAnswered(channel, end, at: index, now)
+    }
     guard case .refused(let result) = end, let needed = result.neededSecurity, opening.refusal == nil else {
       return emit(.completed(opening.id, .failed(.channel(end))))
     }
@@ -126,11 +133,14 @@ extension HostCore {
     help(needed, at: index, now)
   }
   mutating func channelClosed(_ handle: ConnectionHandle, _ channel: ChannelID, _ end: ChannelEnd) {
-    guard let index = upper.index(of: handle), withLink(at: index, { $0.streams.remove(channel) }) else { return }
+    guard let index = upper.index(of: handle), !bearerClosed(channel, at: index),
+      withLink(at: index, { $0.streams.remove(channel) })
+    else { return }
     emit(.channelClosed(link(at: index) { $0.id }, channel, end))
   }
   mutating func channelReconfigured(_ handle: ConnectionHandle, _ id: ChannelID, _ channel: OpenChannel) {
     guard let index = upper.index(of: handle) else { return }
+    if channel.spsm == .eatt { return bearerReconfigured(channel, on: id, at: index) }
     withLink(at: index) { $0.streams.with(id) { $0.channel = channel } }
   }
   /// Asks again for the channels whose link has been secured, and ends the requests for those that has not been.

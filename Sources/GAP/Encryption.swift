@@ -144,7 +144,10 @@ extension HostCore {
       let change = withLink(at: index, { $0.encryptionChanged(to: isEncrypted) })
     else { return }
     if change.provesBond { proveBond(at: index) }
-    if change.isNew { securityChanged(at: index) }
+    if change.isNew {
+      securityChanged(at: index)
+      enhance(at: index, now)
+    }
     encryptionEnded(at: index, status, isEncrypted ? nil : .refused(.encrypt, status), now)
   }
   /// The controller has refused LE Enable Encryption: the link is as encrypted as before.

@@ -44,5 +44,9 @@ public struct HostConfiguration: Sendable {
   /// After several failures with any peers, peers that begin to pair are answered with Repeated Attempts for a while,
   /// because an attacker may change its address. Off: each peer waits for its own failures only. Vol 3, Part H, §2.3.6.
   public var limitsPairings = true
+  /// Enhanced bearers of ATT that a link may have, 0 … 5: with them several requests are answered at once. If there may
+  /// be any, the Central opens them on a link that has been encrypted, and either side accepts the peer's. The database
+  /// should say so (`DatabaseBuilder.genericAttribute(serverFeatures:)`): many clients look there first.
+  public var enhancedBearers = 0
   public init() {}
 }

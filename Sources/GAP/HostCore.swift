@@ -229,10 +229,12 @@ public struct HostCore: ~Copyable {
     let handle = upper.links[index].handle
     l2cap.expire(handle, now: now)
     expireProtection(at: index, now)
-    let isTimeUp = upper.expire(at: index, now: now)
+    let closed = upper.expire(at: index, now: now)
     collect(handle, now)
+    for channel in closed where channel != .attribute { l2cap.closeChannel(handle, channel, now: now) }
+    if !closed.isEmpty { collect(handle, now) }
     // A fixed channel cannot be closed, so the link must end: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
-    if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }
+    if closed.contains(.attribute) { disconnect(at: index, .remoteUserTerminatedConnection, now) }
   }
 
   /// The effects of the layers, in order. Ranges refer to `withBytes(of:)` and are valid until the next call of the

@@ -91,6 +91,8 @@ public enum HostEffect: Sendable {
   case dataLengthChanged(LinkID, LinkDataLength)
   case physChanged(LinkID, LinkPHYs)
   case mtuChanged(LinkID, mtu: Int)
+  /// The link has this many bearers of ATT beside its first: `HostConfiguration.enhancedBearers`.
+  case bearersChanged(LinkID, enhanced: Int)
 
   case securityChanged(LinkID, LinkSecurity)
   /// A pairing asks the user, or shows something: `HostCore.answer`.
@@ -188,6 +190,8 @@ public enum HostViolation: Sendable {
   case authenticationTimedOut
   /// The peer took more than 30 s for a transaction: the host disconnects. Vol 3, Part F, §3.3.3.
   case transactionTimedOut
+  /// The same on an enhanced bearer: the host closes its channel, and the link stays.
+  case bearerTimedOut
   /// The application took more than 25 s for an answer: the client got 0x0E.
   case applicationTooSlow(AttributeHandle)
   /// The requested connection parameters do not come into force: 0x3B the central refused (Vol 3, Part A, §4.21), 0x1A

@@ -27,6 +27,7 @@ extension HostViolation {
       "the peer's signed write to attribute \(handle.text) is ignored: \(words(refusal))"
     case .authenticationTimedOut: "no packet of the encrypted link was authenticated for 30 s: the link is disconnected"
     case .transactionTimedOut: "the peer took more than 30 s for a transaction: the link is disconnected"
+    case .bearerTimedOut: "the peer took more than 30 s for a transaction on an enhanced bearer: the bearer is closed"
     case .applicationTooSlow(let handle):
       "the application took more than 25 s for attribute \(handle.text): the client got Unlikely Error"
     case .parametersRejected(let status): "the connection parameters are unchanged: \(status)"

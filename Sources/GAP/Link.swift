@@ -40,6 +40,7 @@ struct Link: ~Copyable {
   var disconnectRequests: [RequestID] = []
   var requests = LinkRequests()
   var streams = LinkStreams()
+  var enhancedBearers = EnhancedBearers()
   var procedures = LinkProcedures()
   /// As peripheral: the link layer's procedure for parameter requests is unavailable.
   var asksOverL2CAP = false
@@ -55,15 +56,23 @@ struct Link: ~Copyable {
   @inline(__always) var deadline: Instant? {
     .earliest(.earliest(bearers.deadline, procedures.deadline), protection.deadline)
   }
-  /// True when a bearer has closed because the peer was too slow.
-  mutating func expire(now: Instant, server: inout Server) -> Bool {
-    var isTimeUp = false
+  /// The channels of the bearers that have closed because the peer was too slow.
+  mutating func expire(now: Instant, server: inout Server) -> [ChannelID] {
+    var closed: [ChannelID] = []
     bearers.forEach {
       guard $0.bearer.closure == nil else { return }
       $0.bearer.expire(now: now, server: &server, client: &client)
-      if $0.bearer.closure != nil { isTimeUp = true }
+      if $0.bearer.closure != nil { closed.append($0.channel) }
     }
-    return isTimeUp
+    return closed
+  }
+  /// Closes the bearer of a channel that has ended. Returns its number; nil if the channel carries none.
+  mutating func closeBearer(on channel: ChannelID) -> BearerID? {
+    guard let place = bearers.place(of: channel) else { return nil }
+    return bearers.with(place) {
+      $0.bearer.close(client: &client)
+      return $0.bearer.id
+    }
   }
   mutating func close() { bearers.forEach { $0.bearer.close(client: &client) } }
 

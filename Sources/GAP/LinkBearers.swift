@@ -52,6 +52,23 @@ struct LinkBearers: ~Copyable {
   mutating func append(_ bearer: consuming Bearer, on channel: ChannelID) {
     others.append(LinkBearer(bearer, on: channel))
   }
+  /// Removes one of the others, which has closed.
+  mutating func remove(_ id: BearerID) {
+    for index in others.indices where others[index].bearer.id == id {
+      _ = others.remove(at: index)
+      return
+    }
+  }
+  /// The channel's MTUs have changed.
+  mutating func reconfigure(_ channel: ChannelID, mtu: Int) {
+    for index in others.indices where others[index].channel == channel { others[index].bearer.reconfigured(mtu: mtu) }
+  }
+  var enhancedCount: Int { others.count }
+  var enhancedChannels: [ChannelID] {
+    var channels: [ChannelID] = []
+    for index in others.indices { channels.append(others[index].channel) }
+    return channels
+  }
 
   // MARK: Which bearer
 
@@ -73,6 +90,11 @@ struct LinkBearers: ~Copyable {
   func place(of id: BearerID) -> Place? {
     if first.bearer.id == id { return .first }
     for index in others.indices where others[index].bearer.id == id { return .other(index) }
+    return nil
+  }
+  /// The enhanced bearer on this channel.
+  func place(of channel: ChannelID) -> Place? {
+    for index in others.indices where others[index].channel == channel { return .other(index) }
     return nil
   }
   /// Names the link's client to GATT's server: any of its bearers does (Decision 0035).
@@ -149,7 +171,10 @@ extension Link {
   }
   @inline(__always)
   mutating func nextPDU(on channel: ChannelID, into output: inout OutputRawSpan, now: Instant) -> Bool {
-    if channel == .attribute { return bearers.first.bearer.nextPDU(into: &output, now: now, client: &client) }
+    if channel == .attribute {
+      defer { if !bearers.others.isEmpty { client.commandsSent = bearers.first.bearer.commandsSent } }
+      return bearers.first.bearer.nextPDU(into: &output, now: now, client: &client)
+    }
     return nextPDUOfOthers(on: channel, into: &output, now: now)
   }
   /// The channels of the bearers with a PDU to send.

@@ -64,6 +64,7 @@ extension HostCore {
       parameters: parameters,
       bearers: LinkBearers(Bearer(bearer, configuration: configuration)),
       protection: makeProtection(of: peer, role, own: own, peers: peerOnAir))
+    if self.configuration.enhancedBearers > 0 { link.client.features.insert(.enhancedATTBearer) }
     link.client.open(bearer)
     // Either side may start the exchange; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.exchangeMTU() }

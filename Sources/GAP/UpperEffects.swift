@@ -85,7 +85,7 @@ extension HostCore {
     case .parameterUpdateEnded(let handle, let outcome): updateAnswered(handle, outcome, now)
     case .channelsRequested(let handle, let identifier, let request):
       channelsRequested(handle, identifier: identifier, request)
-    case .channelOpened(let handle, let id, let channel): channelOpened(handle, id, channel)
+    case .channelOpened(let handle, let id, let channel): channelOpened(handle, id, channel, now)
     case .channelNotOpened(let handle, let id, let end): channelNotOpened(handle, id, end, now)
     case .channelClosed(let handle, let id, let end): channelClosed(handle, id, end)
     case .channelReconfigured(let handle, let id, let channel): channelReconfigured(handle, id, channel)
@@ -126,7 +126,8 @@ extension LinkBearer {
       indicating = nil
       return nil
     case .answeredForApplication(_, let handle): return .violation(link, .applicationTooSlow(handle))
-    case .closed(let closure): return closure == .timedOut ? .violation(link, .transactionTimedOut) : nil
+    case .closed(.timedOut): return .violation(link, channel == .attribute ? .transactionTimedOut : .bearerTimedOut)
+    case .closed(.disconnected): return nil
     case .violation(let violation): return .violation(link, .att(violation))
     }
   }

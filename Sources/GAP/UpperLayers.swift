@@ -89,6 +89,20 @@ import BindruneSMP
     while owners.count <= Int(bearer.rawValue) { owners.append(nil) }
     owners[Int(bearer.rawValue)] = link
   }
+  /// Adds a bearer to a link, on a channel that has been opened.
+  mutating func open(_ bearer: consuming Bearer, on channel: ChannelID, at index: Int) {
+    let id = bearer.id
+    own(id, links[index].handle)
+    server.open(id, beside: links[index].bearers.client)
+    links[index].client.open(id)
+    links[index].bearers.append(bearer, on: channel)
+  }
+  /// Removes a bearer that has closed.
+  mutating func remove(_ bearer: BearerID, at index: Int) {
+    links[index].bearers.remove(bearer)
+    server.close(bearer)
+    owners[Int(bearer.rawValue)] = nil
+  }
   mutating func remove(at index: Int) -> Link {
     let link = links.remove(at: index)
     deadlines.remove(at: index)
@@ -122,8 +136,8 @@ import BindruneSMP
     }
     return isReleased
   }
-  /// True when a bearer has closed because the peer was too slow.
-  mutating func expire(at index: Int, now: Instant) -> Bool { links[index].expire(now: now, server: &server) }
+  /// The channels of the bearers that have closed because the peer was too slow.
+  mutating func expire(at index: Int, now: Instant) -> [ChannelID] { links[index].expire(now: now, server: &server) }
   /// The server's bearers of a link have closed.
   mutating func closeServer(at index: Int) { links[index].bearers.forEach { server.close($0.bearer.id) } }
   mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }

@@ -55,10 +55,19 @@ public struct Client: AttributeClient, ~Copyable {
   var exclusive: BearerID?
   /// The bearer that new requests are made on: see `makeRequests`.
   var target: (bearer: BearerID, place: UInt64?) = (BearerID(rawValue: 0), 0)
+  /// How many commands of the first bearer have left. While there are others the caller keeps it up to date: what is
+  /// made after a command leaves after it, on any bearer.
+  public var commandsSent: UInt64 = 0
+  /// What `followChanges` tells the server that we support.
+  public var features: ClientSupportedFeatures = [.robustCaching, .multipleHandleValueNotifications]
   /// Why the bearer that closed last closed.
   var closure = BearerClosure.disconnected
   /// Writes the requests and reads the responses of the exclusive procedure while that is `discovering`.
-  var discovery = Discovery()
+  @usableFromInline var discovery = Discovery()
+  /// The other bearers may ask for parts of it. False once the server has refused one there what it may grant here.
+  @usableFromInline var isDiscoveryShared = true
+  /// Why a part of it has failed on another bearer.
+  var discoveryFailure: ClientError?
   /// As the last `discoverAll` did.
   var infersDescriptors = true
   /// The server's queue may hold parts that were prepared on a bearer that has closed.
@@ -192,16 +201,25 @@ public struct Client: AttributeClient, ~Copyable {
   // MARK: The bearer's side
 
   @inlinable @inline(__always) public func hasRequest(on bearer: BearerID) -> Bool {
-    busyCount > 0 && !awaitsEncryption && Client.isAsking(bearer, among: bearers)
+    busyCount > 0 && !awaitsEncryption
+      && Client.isAsking(
+        bearer, among: bearers, hasFreeLane: discovery.hasFreeLane, isShared: isDiscoveryShared, after: commandsSent)
   }
   @inlinable @inline(__always) public func holdsCommands(on bearer: BearerID) -> Bool {
     busyCount > 0 && (awaitsEncryption || Client.holdsCommands(bearer, among: bearers))
   }
   // Kept out of the path of values, and static, because a borrowed client would be copied for the call.
   @inline(never) @usableFromInline
-  static func isAsking(_ bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>) -> Bool {
-    guard let index = index(of: bearer, among: bearers), case .asking = bearers[index].phase else { return false }
-    return true
+  static func isAsking(
+    _ bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>, hasFreeLane: Bool, isShared: Bool,
+    after commands: UInt64
+  ) -> Bool {
+    guard let index = index(of: bearer, among: bearers) else { return false }
+    switch bearers[index].phase {
+    case .asking: return hasFreeLane || !bearers[index].isSearching
+    case .idle: return hasShare(for: index, among: bearers, after: commands) || hasFreeLane && isShared
+    case .blocked, .awaiting, .searching, .securing: return false
+    }
   }
   @inline(never) @usableFromInline
   static func holdsCommands(_ bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>) -> Bool {
@@ -217,7 +235,11 @@ public struct Client: AttributeClient, ~Copyable {
   ) -> Bool {
     emptyArena()
     guard let index = index(of: bearer) else { return false }
+    if index == 0 { commandsSent = commands }
+    if bearers[index].phase.isIdle, !takeShare(at: index) { return search(at: index, into: &request) }
     while case .asking(var active) = bearers[index].phase, active.place <= commands {
+      // The rest of the discovery is in flight on other bearers.
+      if bearers[index].isSearching, !discovery.hasFreeLane { return false }
       if bearers[index].procedure.needsQueue(mtu: mtu) {
         guard acquire(at: index) else {
           block(at: index)
@@ -240,10 +262,7 @@ public struct Client: AttributeClient, ~Copyable {
     switch (synchrony, bearers[index].procedure.phase) {
     case (.readingHash, _), (_, .readingHash):
       return (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil
-    case (_, .discovering):
-      var source: [UInt8] = []
-      let pdu = discovery.request(source: &source)
-      return (try? pdu.encode(into: &request, from: source.span)) != nil
+    case (_, .discovering): return writeSearch(at: index, into: &request)
     case (_, .reading), (_, .readingByType), (_, .readingMultiple), (_, .writing), (_, .preparing), (_, .emptying),
       (_, .executing), (_, .rollingBack), (_, .finished):
       return bearers[index].procedure.writeRequest(mtu: mtu, into: &request)
@@ -254,7 +273,9 @@ public struct Client: AttributeClient, ~Copyable {
     response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant
   ) {
     emptyArena()
-    guard let index = index(of: bearer), case .awaiting(let active) = bearers[index].phase else {
+    guard let index = index(of: bearer) else { return effects.append(.ignored(.unexpectedResponse)) }
+    if case .searching = bearers[index].phase { return found(response, in: packet, at: index) }
+    guard case .awaiting(let active) = bearers[index].phase else {
       return effects.append(.ignored(.unexpectedResponse))
     }
     if case .errorResponse(let error) = response, secures(active, refusedWith: error, at: index) { return }
@@ -271,16 +292,12 @@ public struct Client: AttributeClient, ~Copyable {
     case (.readingHash, _): resume(after: response, in: packet, at: index)
     case (_, .readingHash): received(hash: response, in: packet, at: index)
     case (.inSync, _) where isOutOfSync(response, at: index):
+      repeatSearch(at: index)
       bearers[index].synchrony = .readingHash
       if !acquire(at: index) { block(at: index) }
     case (_, .discovering):
-      let outcome = isWanted ? discovery.receive(response, in: packet) : .failed(.cancelled)
-      if let ignored = discovery.ignored {
-        effects.append(.ignored(ignored))
-        discovery.ignored = nil
-      }
-      switch outcome {
-      case .again: break
+      switch isWanted ? receive(found: response, in: packet, at: index) : .failed(.cancelled) {
+      case .again, .stale: if let failure = discoveryFailure { end(.failed(failure), at: index) }
       case .finished: discovered(at: index)
       case .failed(let error): end(.failed(error), at: index)
       }
@@ -297,7 +314,7 @@ public struct Client: AttributeClient, ~Copyable {
   }
 
   /// Ends a discovery: the active request, or the search for the descriptor that it writes to.
-  private mutating func discovered(at index: Int) {
+  mutating func discovered(at index: Int) {
     let found = discovery.takeFound()
     switch bearers[index].procedure.kind {
     case .subscribe(let valueHandle, _), .unsubscribe(let valueHandle):

@@ -10,6 +10,7 @@ import DequeModule
 ///     idle ── request ──▶ asking ── nextRequest ──▶ awaiting ── response ──▶ asking, or idle
 ///     idle, asking or awaiting ──▶ blocked ──▶ asking       while another bearer has `Client.exclusive`
 ///     awaiting ── refusal for lack of security ──▶ securing ── securityEnded ──▶ asking, or idle
+///     idle ── nextRequest ──▶ searching ── response ──▶ idle      for the discovery of another bearer
 ///
 /// Cancelling while a request is in flight completes it for the caller at once; the queue stays in `awaiting` until the
 /// response has arrived. While the first waiting request has no place yet (`place`), the queue is idle.
@@ -26,6 +27,8 @@ import DequeModule
     case awaiting(Active)
     /// The link is being secured, because the server has refused the active request.
     case securing(Active, ErrorResponse)
+    /// Awaits the response to a request of the exclusive discovery, which is another bearer's.
+    case searching
     var isIdle: Bool { if case .idle = self { true } else { false } }
   }
   /// The active request's place among the bearer's other traffic.
@@ -64,6 +67,8 @@ import DequeModule
   @usableFromInline fileprivate(set) var phase = Phase.idle
   var procedure = Procedure()
   var waiting: Deque<Waiting> = []
+  /// What the discovery's request in flight searches.
+  var ticket = Discovery.Ticket()
 
   init(_ bearer: BearerID) { self.bearer = bearer }
 
@@ -72,7 +77,7 @@ import DequeModule
     case .asking(let active), .awaiting(let active): !active.hasLeft || hasNext
     // The repeated request precedes later commands.
     case .blocked, .securing: true
-    case .idle: false
+    case .idle, .searching: false
     }
   }
   /// True when a request waits for nothing but the active one.
@@ -87,6 +92,8 @@ import DequeModule
     }
   }
   var isAwaiting: Bool { if case .awaiting = phase { true } else { false } }
+  /// The active request is a discovery, which has parts.
+  var isSearching: Bool { procedure.phase == .discovering && synchrony != .readingHash }
   /// Between `asking`, `awaiting` and `securing`.
   mutating func turn(to phase: Phase) { self.phase = phase }
   /// The index in `waiting` of the request with `id`.
@@ -107,6 +114,11 @@ import DequeModule
 /// beginning to its end. On another bearer it waits in its order, and so do the requests behind it. When the exclusive
 /// procedure ends, waiting bearers take precedence over the next procedure of the same bearer.
 ///
+/// **Several requests at once**: requests are made on one bearer, in the order of the calls (Decision 0032). Reads change
+/// nothing, so they may be answered in any order. When that bearer is busy, the read that is next leaves on any bearer
+/// that is idle when it can send; and of a discovery each idle bearer asks for a part (`Discovery`). What was made after
+/// a write, a subscription or a command still leaves after it. Decision 0079.
+///
 /// A bearer that closes ends the requests made on it. The client's own requests resume on another bearer.
 extension Client {
   /// Adds a bearer to the client. A bearer that is open already is reset.
@@ -114,6 +126,7 @@ extension Client {
     close(.disconnected, on: bearer)
     if bearers.isEmpty { makeRequests(on: bearer, after: 0) }
     bearers.append(RequestQueue(bearer))
+    discovery.width = bearers.count
   }
 
   public mutating func close(_ reason: BearerClosure, on bearer: BearerID) {
@@ -121,6 +134,9 @@ extension Client {
     guard let index = index(of: bearer) else { return }
     var queue = bearers.remove(at: index)
     closure = reason
+    discovery.width = bearers.count
+    if case .searching = queue.phase { discovery.giveBack(queue.ticket) }
+    if exclusive == bearer { discovery.stop() }
     if !queue.phase.isIdle { busyCount -= 1 }
     if exclusive == bearer { exclusive = nil }
     if bearers.isEmpty { subscriptions.removeAll() }
@@ -189,7 +205,7 @@ extension Client {
   private mutating func beginIfIdle(at index: Int) {
     switch bearers[index].phase {
     case .idle, .blocked: next(at: index)
-    case .asking, .awaiting, .securing: break
+    case .asking, .awaiting, .securing, .searching: break
     }
   }
   mutating func beginAll() { for index in bearers.indices { beginIfIdle(at: index) } }
@@ -264,6 +280,8 @@ extension Client {
   }
   mutating func discover(_ goal: Discovery.Goal, at index: Int) {
     bearers[index].procedure.discover()
+    isDiscoveryShared = true
+    discoveryFailure = nil
     discovery.start(goal, knowing: remote)
   }
 
@@ -271,6 +289,7 @@ extension Client {
   /// emptied first.
   mutating func end(_ result: ClientResult, at index: Int) {
     guard case .asking(var active) = bearers[index].phase else { return }
+    if bearers[index].isSearching { discovery.stop() }
     complete(bearers[index].procedure, result)
     bearers[index].procedure.abandon()
     if bearers[index].procedure.rollBack() {
@@ -316,6 +335,76 @@ extension Client {
     }
   }
 
+  // MARK: Several bearers
+
+  /// A read waits that may leave on the idle bearer at `index`: the first bearer is busy with something that it need not
+  /// follow.
+  static func hasShare(
+    for index: Int, among bearers: borrowing UniqueArray<RequestQueue>, after commands: UInt64
+  ) -> Bool {
+    guard index > 0, let first = bearers[0].waiting.first, let place = first.place, place <= commands,
+      first.procedure.isRead, !first.isExclusive
+    else { return false }
+    switch bearers[0].phase {
+    case .asking(let active), .awaiting(let active): return active.hasLeft || bearers[0].procedure.isRead
+    case .searching: return true
+    case .idle, .blocked, .securing: return false
+    }
+  }
+  /// Makes that read the active request of the bearer. False if there is none.
+  mutating func takeShare(at index: Int) -> Bool {
+    guard Client.hasShare(for: index, among: bearers, after: commandsSent) else { return false }
+    let first = bearers[0].waiting.removeFirst()
+    bearers[index].procedure = first.procedure
+    enter(.asking(RequestQueue.Active(place: 0, synchrony: first.synchrony)), at: index)
+    return true
+  }
+  /// Writes a request of the discovery that is the exclusive procedure of another bearer. False if it has none to share.
+  mutating func search(at index: Int, into request: inout OutputRawSpan) -> Bool {
+    guard isDiscoveryShared, writeSearch(at: index, into: &request) else { return false }
+    enter(.searching, at: index)
+    return true
+  }
+  mutating func writeSearch(at index: Int, into request: inout OutputRawSpan) -> Bool {
+    guard let ticket = discovery.take() else { return false }
+    bearers[index].ticket = ticket
+    var source: [UInt8] = []
+    let pdu = discovery.request(source: &source)
+    return (try? pdu.encode(into: &request, from: source.span)) != nil
+  }
+  /// The server has refused what the request may have later: the discovery asks again.
+  mutating func repeatSearch(at index: Int) {
+    if bearers[index].procedure.phase == .discovering { discovery.giveBack(bearers[index].ticket) }
+  }
+  mutating func receive(found response: ATTPDU, in packet: Span<UInt8>, at index: Int) -> Discovery.Outcome {
+    let outcome = discovery.receive(response, in: packet, to: bearers[index].ticket)
+    if let ignored = discovery.ignored {
+      effects.append(.ignored(ignored))
+      discovery.ignored = nil
+    }
+    return outcome
+  }
+  /// A bearer has got the response for the discovery of another one.
+  mutating func found(_ response: ATTPDU, in packet: Span<UInt8>, at index: Int) {
+    enter(.idle, at: index)
+    if case .errorResponse(let error) = response, error.errorCode != .attributeNotFound {
+      // The bearer whose procedure it is asks again, and reports what the server says then.
+      isDiscoveryShared = false
+      discovery.giveBack(bearers[index].ticket)
+    } else {
+      let outcome = receive(found: response, in: packet, at: index)
+      let owner = exclusive.flatMap { self.index(of: $0) }
+      switch outcome {
+      case .again, .stale: break
+      case .finished: if let owner { discovered(at: owner) }
+      case .failed(let error):
+        discoveryFailure = error
+        if let owner { end(.failed(error), at: owner) }
+      }
+    }
+    beginIfIdle(at: index)
+  }
+
   // MARK: Security
 
   /// True if the active request waits for a more secure link, because the server has refused it for lack of security.
@@ -327,6 +416,7 @@ extension Client {
     default: return false
     }
     bearers[index].turn(to: .securing(active, error))
+    repeatSearch(at: index)
     effects.append(.securityNeeded(error.errorCode))
     return true
   }

@@ -38,10 +38,10 @@ extension Client {
     freshHash = nil
   }
 
-  /// Tells a server that has the characteristics for it that this client supports robust caching and Multiple Handle
-  /// Value Notifications (Vol 3, Part G, §7.2), and subscribes to Service Changed (§7.1). `remote` provides the
-  /// handles: discover or restore first. Completes with `.done`, also where there is nothing to do. The client ignores
-  /// a refusal of the features; a refusal of the subscription is the result.
+  /// Tells a server that has the characteristics for it what this client supports (`features`: Vol 3, Part G, §7.2), and
+  /// subscribes to Service Changed (§7.1). `remote` provides the handles: discover or restore first. Completes with
+  /// `.done`, also where there is nothing to do. The client ignores a refusal of the features; a refusal of the
+  /// subscription is the result.
   public mutating func followChanges(_ id: RequestID) { submit(Procedure(.request(id), .followChanges)) }
 
   // MARK: Discovered
@@ -75,8 +75,7 @@ extension Client {
     guard let features = remote.characteristic(.clientSupportedFeatures, in: .genericAttribute) else {
       return followServiceChanged(at: index)
     }
-    let value: ClientSupportedFeatures = [.robustCaching, .multipleHandleValueNotifications]
-    bearers[index].procedure.write([value.rawValue], to: features.valueHandle)
+    bearers[index].procedure.write([self.features.rawValue], to: features.valueHandle)
     return nil
   }
   /// Subscribes after the features were written, if the server offers the subscription.

@@ -24,9 +24,17 @@ import BindruneWire
 ///
 /// A walk ends because each response must bring handles that increase: at most 65,535 in each of the five.
 ///
+/// ## Lanes
+/// On several bearers requests wait side by side, so a stage has as many lanes as there are bearers, each a part of its
+/// handles: for primary services 0x0001 … 0x003F and ranges of double the length, because handles are mostly low; for
+/// characteristics about as many handles of services; for descriptors as many gaps. The stage ends with its last lane.
+/// The other stages have one: they rarely take a second request. A response may answer a lane of a walk that has ended
+/// meanwhile: its `Ticket` says so.
+///
 /// ## Phases
-/// `Stage`. The caller writes a request, delivers the response, and repeats until the outcome is not `.again`.
-struct Discovery {
+/// `Stage`. The caller takes a ticket while `hasFreeLane`, writes the request, delivers the response, and repeats until
+/// the outcome is neither `.again` nor `.stale`.
+@usableFromInline struct Discovery {
   enum Goal: BitwiseCopyable, Equatable {
     /// All attributes in a range, which cuts no service in two; `infersDescriptors`: the walk infers.
     case everything(HandleRange, infersDescriptors: Bool)
@@ -60,6 +68,23 @@ struct Discovery {
     /// `found` is complete.
     case finished
     case failed(ClientError)
+    /// The walk of the request has ended.
+    case stale
+  }
+  /// Names the lane of a request in flight.
+  @usableFromInline struct Ticket: BitwiseCopyable {
+    fileprivate var walk: UInt32 = 0
+    fileprivate var lane = 0
+  }
+  /// A part of the handles that a stage searches.
+  private struct Lane: BitwiseCopyable {
+    enum Phase: BitwiseCopyable { case free, asked, done }
+    /// The next handle to search, and the last one.
+    var next: Int
+    var last: Int
+    /// Index in `gaps`.
+    var gap = 0
+    var phase = Phase.free
   }
 
   /// What was known before, corrected and completed.
@@ -74,9 +99,18 @@ struct Discovery {
   private var whole: HandleRange?
   /// The walk does not ask for a descriptor that it can infer.
   private var infers = false
-  /// The next handle to search in this stage.
+  /// The next handle to search in this stage, or in the lane in progress, and the last one.
   private var next = 1
   private var last = 0xFFFF
+  /// The lanes of this stage; empty if there is one only.
+  private var lanes: [Lane] = []
+  /// The lane of the response that is being read.
+  private var current = 0
+  /// A request may be written now.
+  @usableFromInline private(set) var hasFreeLane = false
+  /// Bearers that share the walk.
+  var width = 1
+  private var walk: UInt32 = 0
   /// The range searched for includes, finished or in progress, and then for characteristics.
   private var searched = HandleRange.all
   /// Includes of services that are not known yet.
@@ -98,6 +132,7 @@ struct Discovery {
     whole = nil
     found = remote
     known = remote
+    walk &+= 1
     ignored = nil
     unresolved.removeAll()
     gaps.removeAll()
@@ -131,6 +166,87 @@ struct Discovery {
     self.stage = stage
     next = Int(range.first.rawValue)
     last = Int(range.last.rawValue)
+    if !lanes.isEmpty { lanes = [] }
+    hasFreeLane = true
+    if width > 1 { divide() }
+  }
+  /// The walk is over, or nobody wants it any more.
+  mutating func stop() {
+    stage = .finished
+    walk &+= 1
+    hasFreeLane = false
+  }
+
+  // MARK: Lanes
+
+  /// Divides the range of a stage among the bearers.
+  private mutating func divide() {
+    switch stage {
+    case .primaryServices where whole == .all:
+      let starts = [1] + (0..<width - 1).map { 64 << $0 }.prefix { $0 < last }
+      lanes = starts.indices.map { Lane(next: starts[$0], last: $0 + 1 < starts.count ? starts[$0 + 1] - 1 : last) }
+    case .characteristics where whole != nil: divideServices()
+    case .descriptors where whole != nil: divideGaps()
+    case .primaryServices, .services, .secondaryServices, .includes, .declarations, .characteristics, .descriptors,
+      .finished:
+      break
+    }
+    if lanes.count == 1 { lanes = [] }
+  }
+  private mutating func divideServices() {
+    let services = services
+    let share = services.reduce(0) { $0 + $1.range.count } / width
+    var start = next, taken = 0
+    for (service, following) in zip(services, services.dropFirst()) {
+      taken += service.range.count
+      // A service that begins inside another one is not at a boundary.
+      guard taken >= share, lanes.count < width - 1, service.endHandle.rawValue < following.handle.rawValue else {
+        continue
+      }
+      lanes.append(Lane(next: start, last: Int(following.handle.rawValue) - 1))
+      (start, taken) = (Int(following.handle.rawValue), 0)
+    }
+    lanes.append(Lane(next: start, last: last))
+  }
+  private mutating func divideGaps() {
+    let asked = gaps.indices.filter { gaps[$0].inferred == nil }, share = (asked.count + width - 1) / width
+    for first in stride(from: 0, to: asked.count, by: max(share, 1)) {
+      let end = min(first + share, asked.count) - 1
+      lanes.append(
+        Lane(
+          next: Int(gaps[asked[first]].range.first.rawValue), last: Int(gaps[asked[end]].range.last.rawValue),
+          gap: asked[first]))
+    }
+  }
+  /// The lane that the next request searches; nil if all have one in flight, or are done.
+  mutating func take() -> Ticket? {
+    guard hasFreeLane else { return nil }
+    if lanes.isEmpty {
+      hasFreeLane = false
+      return Ticket(walk: walk, lane: 0)
+    }
+    guard let lane = lanes.firstIndex(where: { $0.phase == .free }) else { return nil }
+    lanes[lane].phase = .asked
+    load(lane)
+    return Ticket(walk: walk, lane: lane)
+  }
+  /// No response will come, or it is of no use: another bearer asks again.
+  mutating func giveBack(_ ticket: Ticket) {
+    guard ticket.walk == walk else { return }
+    if !lanes.isEmpty { lanes[ticket.lane].phase = .free }
+    hasFreeLane = true
+  }
+  private mutating func load(_ lane: Int) {
+    (current, next, last, gap) = (lane, lanes[lane].next, lanes[lane].last, lanes[lane].gap)
+    hasFreeLane = lanes.contains { $0.phase == .free }
+  }
+  private mutating func endLane() {
+    if !lanes.isEmpty {
+      lanes[current].phase = .done
+      guard lanes.allSatisfy({ $0.phase == .done }) else { return }
+      lanes = []
+    }
+    endStage()
   }
 
   // MARK: Requests
@@ -188,7 +304,11 @@ struct Discovery {
 
   // MARK: Responses
 
-  mutating func receive(_ response: ATTPDU, in packet: Span<UInt8>) -> Outcome {
+  mutating func receive(_ response: ATTPDU, in packet: Span<UInt8>, to ticket: Ticket) -> Outcome {
+    guard ticket.walk == walk else { return .stale }
+    let hasLanes = !lanes.isEmpty
+    if hasLanes { load(ticket.lane) }
+    hasFreeLane = true
     do throws(ClientError) {
       switch (stage, response) {
       case (_, .errorResponse(let error)): try refused(error)
@@ -204,7 +324,16 @@ struct Discovery {
         throw .malformedResponse(.unexpectedResponse)
       }
     } catch { return .failed(error) }
+    if hasLanes { store(ticket.lane) }
     return stage == .finished ? .finished : .again
+  }
+  /// The lane continues, unless it has ended, or its stage.
+  private mutating func store(_ lane: Int) {
+    guard lane < lanes.count, lanes[lane].phase == .asked else { return noteFreeLane() }
+    lanes[lane] = Lane(next: next, last: last, gap: gap)
+  }
+  private mutating func noteFreeLane() {
+    if !lanes.isEmpty { hasFreeLane = lanes.contains { $0.phase == .free } }
   }
 
   private mutating func refused(_ error: ErrorResponse) throws(ClientError) {
@@ -212,7 +341,7 @@ struct Discovery {
     case (.declarations, _): resolved(nil)
     case (_, .attributeNotFound), (.secondaryServices, .unsupportedGroupType),
       (.secondaryServices, .requestNotSupported):
-      endStage()
+      endLane()
     case (.primaryServices, _), (.secondaryServices, _), (.services, _), (.includes, _), (.characteristics, _),
       (.descriptors, _), (.finished, _):
       throw .att(error.errorCode, opcode, error.attributeHandleInError)
@@ -369,13 +498,13 @@ struct Discovery {
 
   /// Everything before `handle` is known.
   private mutating func proceed(to handle: Int) {
-    guard handle > next else { return endStage() }
+    guard handle > next else { return endLane() }
     next = handle
     if stage == .descriptors {
       while gap < gaps.count, gaps[gap].inferred != nil || Int(gaps[gap].range.last.rawValue) < next { gap += 1 }
       if gap < gaps.count { next = max(next, Int(gaps[gap].range.first.rawValue)) } else { next = last + 1 }
     }
-    if next > last { endStage() }
+    if next > last { endLane() }
   }
 
   private mutating func endStage() {
@@ -475,6 +604,7 @@ struct Discovery {
 
   private mutating func finish() {
     stage = .finished
+    hasFreeLane = false
     found.sort()
     for index in found.includes.indices {
       if let service = found.service(at: found.includes[index].serviceHandle) {

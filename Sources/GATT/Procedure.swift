@@ -150,6 +150,14 @@ struct Procedure {
     case .readingHash, .discovering, .reading, .readingByType, .readingMultiple, .writing, .finished: false
     }
   }
+  /// Reads values, and so may overtake other reads.
+  var isRead: Bool {
+    guard case .values = kind else { return false }
+    switch phase {
+    case .reading, .readingByType, .readingMultiple: return true
+    case .readingHash, .discovering, .writing, .preparing, .emptying, .executing, .rollingBack, .finished: return false
+    }
+  }
   /// Whether it uses what exists once for the client: see `ClientBearers.swift`.
   var isExclusive: Bool { if case .values = kind { usesQueue } else { true } }
   /// Whether a waiting request refers to a handle in `range`.

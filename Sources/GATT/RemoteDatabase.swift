@@ -20,6 +20,7 @@ public struct HandleRange: BitwiseCopyable, Sendable, Hashable {
   @inlinable public func contains(_ handle: AttributeHandle) -> Bool {
     first.rawValue <= handle.rawValue && handle.rawValue <= last.rawValue
   }
+  var count: Int { Int(last.rawValue) - Int(first.rawValue) + 1 }
   func overlaps(_ other: HandleRange) -> Bool {
     first.rawValue <= other.last.rawValue && other.first.rawValue <= last.rawValue
   }

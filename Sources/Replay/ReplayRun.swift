@@ -471,9 +471,9 @@ struct ReplayRun: ~Copyable {
     case .pairingEnded(let link, let error): pairingEnded(link, error)
     case .started, .startFailed, .controllerFailed, .scanStarted, .scanFailed, .discovered, .scanStopped,
       .advertisingStarted, .advertisingFailed, .advertisingStopped, .peerIdentified, .linkDown, .parametersChanged,
-      .dataLengthChanged, .physChanged, .mtuChanged, .securityChanged, .bondChanged, .bondRemoved, .encryptionFailed,
-      .completed, .value, .servicesChanged, .rediscovered, .subscriptionChanged, .written, .requestCancelled,
-      .readyToSend, .indicationConfirmed, .violation:
+      .dataLengthChanged, .physChanged, .mtuChanged, .bearersChanged, .securityChanged, .bondChanged, .bondRemoved,
+      .encryptionFailed, .completed, .value, .servicesChanged, .rediscovered, .subscriptionChanged, .written,
+      .requestCancelled, .readyToSend, .indicationConfirmed, .violation:
       break
     // Our host neither listens nor asks for one.
     case .channelOpened, .channelReceived, .channelReady, .channelClosed: break

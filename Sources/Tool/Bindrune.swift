@@ -135,6 +135,10 @@ struct HostOptions: ParsableArguments {
     help:
       "With --trace: write the call that causes each packet before it (btsnoop, datalink 2001, which btmon reads too).")
   var traceCalls = false
+  @Option(
+    help: ArgumentHelp(
+      "Bearers of ATT beside the first that an encrypted link may have (EATT), 0 to 5.", valueName: "count"))
+  var enhancedBearers = 0
   @OptionGroup var common: CommonOptions
 
   init() {}
@@ -144,7 +148,15 @@ struct HostOptions: ParsableArguments {
     self.takeDown = takeDown
     self.common = common
     traceCalls = false
+    enhancedBearers = 0
   }
+  func validate() throws {
+    guard 0...5 ~= enhancedBearers else {
+      throw ValidationError("--enhanced-bearers is \(enhancedBearers), and a link may have 0 to 5: give one of these.")
+    }
+  }
+  /// What `DatabaseBuilder.genericAttribute` tells clients: Vol 3, Part G, §7.4.
+  var serverFeatures: [UInt8]? { enhancedBearers > 0 ? [1] : nil }
 
   /// The environment and the configuration file fill in what the command line omits, as in a Core Bluetooth program.
   func choice() throws(TransportError) -> AdapterChoice {

@@ -253,7 +253,8 @@ private actor SpyCache: DatabaseCache {
         case .servicesChanged(let changed):
           #expect(changed == service.range)
           break changed
-        case .value, .rediscovered, .peerIdentified, .parametersChanged, .physChanged, .securityChanged:
+        case .value, .rediscovered, .peerIdentified, .parametersChanged, .physChanged, .bearersChanged,
+          .securityChanged:
           Issue.record("\(event)")
         }
       }

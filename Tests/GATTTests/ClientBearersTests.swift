@@ -13,7 +13,7 @@ import Testing
   }
   /// A characteristic with value 3 and configuration 4 is known, and another with value 6.
   private static func discovered(bearers: UInt16 = 2) -> Dialogue {
-    let dialogue = dialogue(bearers: bearers)
+    let dialogue = Dialogue()
     dialogue.client.discoverAll(100)
     dialogue.play(
       """
@@ -29,6 +29,7 @@ import Testing
       < 01 04 0700 0A
       """, isOver: false)
     #expect(dialogue.effects() == ["100 discovered"])
+    for number in 2...bearers { dialogue.open(number) }
     return dialogue
   }
 
@@ -276,7 +277,7 @@ import Testing
       dialogue.effects() == [
         "changed 0001-FFFF", "2 databaseChanged", "4 databaseChanged", "3 databaseChanged",
       ])
-    dialogue.play("< 0B 01\n> 10 0100 FFFF 0028")
+    dialogue.play("< 0B 01\n> 10 0100 3F00 0028")
     dialogue.close()
     dialogue.play("2> 10 0100 FFFF 0028\n2< 01 10 0100 0A\n2> 10 0100 FFFF 0128\n2< 01 10 0100 0A")
     #expect(dialogue.effects() == ["1 value 01", "rediscovered 0001-FFFF"])
@@ -300,6 +301,8 @@ import Testing
       dialogue.play("< 01 06 0100 0A\n2> \(hash)\n2< \(none)", isOver: false)
       #expect(dialogue.effects() == ["1 discovered", "changed 0001-FFFF", "3 databaseChanged", "2 databaseChanged"])
     }
-    #expect(dialogue.request(on: 2) == nil && !dialogue.holdsCommands(on: 2))
+    // The client discovers what has changed, with bearer 2's help unless another discovery is in flight.
+    #expect(dialogue.request(on: 2).map { hex($0) } == (isToldOnBoth ? nil : "10 01 00 3F 00 00 28"))
+    #expect(!dialogue.holdsCommands(on: 2))
   }
 }

@@ -42,6 +42,8 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var bonds: [PeerID: Bond] = [:]
   public private(set) var failedEncryptions: [(link: LinkID, status: HCIStatus)] = []
   public private(set) var mtus: [LinkID: Int] = [:]
+  /// Enhanced bearers of each link.
+  public private(set) var bearers: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
   /// The same by link.
   public private(set) var edges: [LinkID: Int] = [:]
@@ -227,6 +229,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .peerIdentified(let link, let address): identified.append((link, address))
     case .parametersChanged, .dataLengthChanged, .physChanged: break
     case .mtuChanged(let link, let mtu): mtus[link] = mtu
+    case .bearersChanged(let link, let count): bearers[link] = count
     case .completed(let id, let result): completions[id, default: []].append(ending(of: result))
     case .value(let link, let handle, let range, let isIndication):
       values.append((link, handle, core.bytes(of: range), isIndication))

@@ -197,6 +197,10 @@ extension BluetoothHost {
       linkStates[id]?.tell(.mtuChanged(mtu))
       report(.mtuChanged(id, mtu))
       logger.debug("\(id): ATT_MTU \(mtu)")
+    case .bearersChanged(let id, let count):
+      linkStates[id]?.tell(.bearersChanged(enhanced: count))
+      report(.bearersChanged(id, enhanced: count))
+      logger.debug("\(id): enhanced bearers: \(count)")
 
     case .securityChanged(let id, let security):
       if security.isEncrypted { linkStates[id]?.bondIsRejected = false }

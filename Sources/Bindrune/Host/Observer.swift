@@ -72,6 +72,8 @@ public enum HostEvent: Sendable {
   case peerIdentified(LinkID, PeerAddress)
   /// ATT_MTU in force, 23 … 517.
   case mtuChanged(LinkID, Int)
+  /// Enhanced bearers of ATT that the link has now: `HostConfiguration.enhancedBearers`.
+  case bearersChanged(LinkID, enhanced: Int)
   case parametersChanged(LinkID, ConnectionParameters)
   case dataLengthChanged(LinkID, LinkDataLength)
   case physChanged(LinkID, LinkPHYs)

@@ -121,6 +121,8 @@ public enum LinkEvent: Sendable {
   case physChanged(LinkPHYs)
   /// ATT_MTU in force, 23 … 517.
   case mtuChanged(Int)
+  /// Enhanced bearers of ATT that the link has now: `HostConfiguration.enhancedBearers`.
+  case bearersChanged(enhanced: Int)
   /// What protects the link now.
   case securityChanged(LinkSecurity)
 }

@@ -506,9 +506,8 @@ extension BrokerHostEvent {
     case .advertisingStarted(let set): self = .advertisingStarted(set)
     case .advertisingFailed(let set, let error): self = .advertisingEnded(set, error)
     case .completed(let id, let result): self = .completed(id, result.map { HostAnswer($0) })
-    case .running, .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged, .securityChanged,
-      .pairingAsked,
-      .pairingEnded:
+    case .running, .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged, .bearersChanged,
+      .securityChanged, .pairingAsked, .pairingEnded:
       return nil
     case .encryptionFailed(let link, let status):
       // A new key that the controller has refused to use: the link is encrypted as before.

@@ -25,6 +25,8 @@ struct OpenHost {
   ) async throws -> OpenHost {
     let logger = options.common.logger, choice = try options.choice()
     let loop = radio?.eventLoop ?? EventLoops.next()
+    var configuration = configuration
+    configuration.enhancedBearers = options.enhancedBearers
     var sensor: (host: BluetoothHost, task: Task<Void, any Error>)?, radio = radio
     if choice.spec == .sim, radio == nil {
       let air = SimulatedRadio(on: loop, seed: 1, configuration: .quiet())

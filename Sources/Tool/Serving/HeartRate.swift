@@ -11,10 +11,10 @@ struct HeartRateSensor {
   let battery: AttributeHandle
   let controlPoint: AttributeHandle
 
-  init(name: String) {
+  init(name: String, serverFeatures: [UInt8]? = nil) {
     var builder = DatabaseBuilder()
     builder.genericAccess(name: name, appearance: 0x0341)  // Heart Rate Belt: Assigned Numbers, §2.6
-    builder.genericAttribute()
+    builder.genericAttribute(serverFeatures: serverFeatures)
     (measurement, controlPoint) = builder.service("180D") { service in
       let measurement = service.characteristic("2A37", .notify)
       service.characteristic("2A38", .read, value: [1])  // chest

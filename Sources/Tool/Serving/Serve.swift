@@ -32,7 +32,7 @@ struct Serve: AsyncParsableCommand, EventReporter {
 
   func run() async throws {
     if let profile { return try await serve(try ProfileServer(profile, name: name)) }
-    let sensor = HeartRateSensor(name: name), name = name
+    let sensor = HeartRateSensor(name: name, serverFeatures: options.serverFeatures), name = name
     try await withHost(sensor.database) { host in
       try await untilInterrupted(duration) {
         try await sensor.run(on: host, name: name, period: .seconds(1)) {

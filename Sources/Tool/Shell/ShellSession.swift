@@ -54,7 +54,9 @@ actor ShellSession {
         case .servicesChanged: Console.line("The device has changed its services.")
         case .rediscovered(let database): self.database = database
         case .securityChanged(let security): Console.line("The link is \(security).")
-        case .value, .peerIdentified, .parametersChanged, .dataLengthChanged, .physChanged, .mtuChanged: continue
+        case .value, .peerIdentified, .parametersChanged, .dataLengthChanged, .physChanged, .mtuChanged,
+          .bearersChanged:
+          continue
         }
         changed()
       }

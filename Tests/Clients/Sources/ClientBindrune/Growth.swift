@@ -17,7 +17,8 @@ func isOfLink(_ event: HostEvent) -> Bool {
   switch event {
   case .server(let event): isOfLink(event)
   case .servicesChanged, .rediscovered, .peerIdentified, .mtuChanged, .parametersChanged, .dataLengthChanged,
-    .physChanged, .securityChanged, .pairingAsked, .pairingEnded, .encryptionFailed, .indicationConfirmed:
+    .physChanged, .bearersChanged, .securityChanged, .pairingAsked, .pairingEnded, .encryptionFailed,
+    .indicationConfirmed:
     true
   case .running, .discovered, .scanFailed, .advertisingStarted, .advertisingFailed, .completed, .failed: false
   @unknown default: false
@@ -35,7 +36,7 @@ func changesLink(_ event: LinkEvent) -> Bool {
   switch event {
   case .value: false
   case .servicesChanged, .rediscovered, .peerIdentified, .parametersChanged, .dataLengthChanged, .physChanged,
-    .mtuChanged, .securityChanged:
+    .mtuChanged, .bearersChanged, .securityChanged:
     true
   @unknown default: false
   }
