@@ -114,10 +114,10 @@ import DequeModule
 /// beginning to its end. On another bearer it waits in its order, and so do the requests behind it. When the exclusive
 /// procedure ends, waiting bearers take precedence over the next procedure of the same bearer.
 ///
-/// **Several requests at once**: requests are made on one bearer, in the order of the calls (Decision 0032). Reads change
-/// nothing, so they may be answered in any order. When that bearer is busy, the read that is next leaves on any bearer
-/// that is idle when it can send; and of a discovery each idle bearer asks for a part (`Discovery`). What was made after
-/// a write, a subscription or a command still leaves after it. Decision 0079.
+/// **Several requests at once**: requests are made on one bearer, in the order of the calls (Decision 0032). Reads
+/// change nothing, so they may be answered in any order. When that bearer is busy, the read that is next leaves on any
+/// bearer that is idle when it can send; and of a discovery each idle bearer asks for a part (`Discovery`). What was
+/// made after a write, a subscription or a command still leaves after it. Decision 0079.
 ///
 /// A bearer that closes ends the requests made on it. The client's own requests resume on another bearer.
 extension Client {

@@ -6,18 +6,19 @@ import Synchronization
 
 /// A host that pairs with `../peer_security.py`, in either role.
 ///
-///     InteropSecurity tcp:127.0.0.1:9000 central|peripheral METHOD DIGITS [private]
+///     InteropSecurity tcp:127.0.0.1:9000 central|peripheral METHOD DIGITS [private | bearers]
 ///
 /// METHOD: `jw`, `nc`, `passkey` (the peer displays 123456), `entry` (the peer enters what this host writes into the
 /// file DIGITS). As central it prints a line per check, status 0 when all passed; as peripheral it serves until it is
 /// killed. `private`: the peer uses a resolvable private address, another one for each of its two links, and
-/// distributes its IRK; as peripheral the host then checks who connects, and ends.
+/// distributes its IRK; as peripheral the host then checks who connects, and ends. `bearers`, as central: pairs with
+/// `../peer_channels.py`, and reads over enhanced bearers.
 @main
 struct InteropSecurity {
   static func main() async {
     let arguments = CommandLine.arguments
     guard 5...6 ~= arguments.count, let agent = User(arguments[3], digits: arguments[4]) else {
-      print("usage: InteropSecurity tcp:HOST:PORT central|peripheral jw|nc|passkey|entry DIGITS [private]")
+      print("usage: InteropSecurity tcp:HOST:PORT central|peripheral jw|nc|passkey|entry DIGITS [private|bearers]")
       exit(2)
     }
     // The identity addresses of the peers in peer_security.py.
@@ -27,7 +28,15 @@ struct InteropSecurity {
     do {
       // Tests/Interop/run names the file.
       let trace = unsafe getenv("BINDRUNE_TRACE").map { unsafe String(cString: $0) }
-      let host = try await BluetoothHost.open(arguments[1], database: try database(), agent: agent, trace: trace)
+      var configuration = HostConfiguration()
+      if arguments.last == "bearers" { configuration.enhancedBearers = 3 }
+      let host = try await BluetoothHost.open(
+        arguments[1], configuration: configuration, database: try database(), agent: agent, trace: trace)
+      if arguments.last == "bearers" {
+        try await bearers(host, &checks)
+        await host.close()
+        exit(checks.failures == 0 ? 0 : 1)
+      }
       if arguments[2] == "central" {
         try await central(host, isAuthenticated: arguments[3] != "jw", identity, agent, &checks)
         await host.close()
@@ -93,6 +102,31 @@ struct InteropSecurity {
     checks("bond: encrypted", security.map { $0.isEncrypted && $0.isBonded }, [true])
     checks("pairings", agent.pairings, 1)
     checks("bonds", await host.bonds.map(\.address), identified)
+  }
+
+  /// The host opens the bearers when the link is encrypted. Bumble lets many values be read at once.
+  static func bearers(_ host: BluetoothHost, _ check: inout Checks) async throws {
+    let link = try await host.connect(to: try await find(host).address), events = await link.events
+    let database = try await link.discoverAll()
+    guard let encrypted = database.characteristic(uuid(7)) else {
+      throw BluetoothError(.invalidArgument, "The peer has another database.")
+    }
+    check("encrypted value", try await link.read(encrypted), Array("secret".utf8))
+    var counts: [Int] = []
+    for try await event in events {
+      if case .bearersChanged(let count) = event { counts.append(count) }
+      if counts.count == 3 { break }
+    }
+    check("bearers", counts, [1, 2, 3])
+    let values = await withTaskGroup(of: [UInt8]?.self, returning: [[UInt8]?].self) { group in
+      for _ in 0..<60 { group.addTask { try? await link.read(encrypted) } }
+      return await group.reduce(into: []) { $0.append($1) }
+    }
+    check("values read at once", values, Array(repeating: Array("secret".utf8), count: 60))
+    // In parts, on all bearers.
+    let again = try await link.discoverAll()
+    check("the same database", again.characteristics, database.characteristics)
+    try await link.disconnect()
   }
 
   static func find(_ host: BluetoothHost) async throws -> Advertisement {
