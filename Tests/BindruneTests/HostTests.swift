@@ -282,7 +282,8 @@ import Testing
           case .physChanged(let new): phys.append(new)
           case .dataLengthChanged(let new): lengths.append(new)
           case .mtuChanged(let new): mtus.append(new)
-          case .value, .servicesChanged, .rediscovered, .peerIdentified, .securityChanged: Issue.record("\(event)")
+          case .value, .servicesChanged, .rediscovered, .peerIdentified, .bearersChanged, .securityChanged:
+            Issue.record("\(event)")
           }
           if !phys.isEmpty { break }
         }
