@@ -199,6 +199,12 @@ def scanning():
     yield Row("B10.all", None, 20, Goal(**goal, **growth), Goal(**stretch, **growth), counted=3)
 
 
+def streaming():
+    """SDUs of 2,000 octets. The C bound has neither links nor turns nor phases of a channel."""
+    for way, mps in product(("down", "up"), (247, 1024)):
+        yield Row(f"B11.{way}.{mps}", "stream", 20, Goal(allocations=0))
+
+
 GROUPS = [
     Group("B1, B2  the ATT codec, per PDU: decode and visit every field; encode", list(codec())),
     Group("B3  server, per request at MTU 247: bearer, server, database; .300 and .3000 attributes", list(server())),
@@ -210,6 +216,7 @@ GROUPS = [
     Group("B8  CBPeripheralManager to CBPeripheralDelegate, on that radio in real time, per notification of 244 octets; .daemon", list(facade())),
     Group("B9  ACL packets → the host's observer, per notification of 244 octets: .links", list(receiving())),
     Group("B10  a report of a scan → the host's effect; .plain, and .all with 128 bonds and 1,000 requests to connect", list(scanning())),
+    Group("B11  a credit-based channel, per SDU of 2,000 octets: the API's call → ACL packets; ACL packets → the effect: .way.MPS", list(streaming())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x.core  a value that arrives → effect, packets and deadline asked for, per value: .octets.links", list(core())),
     Group("x.read  a read of 244 octets, from CBPeripheral to its delegate, one at a time: in one process, and through bindruned", list(reading())),

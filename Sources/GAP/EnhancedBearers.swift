@@ -13,7 +13,8 @@ import BindruneWire
 /// the Central asks again at once (§5.4). It does not ask again for what the peer has refused otherwise. A Peripheral
 /// never asks.
 ///
-/// **Phases**: idle → asking → settled; settled → asking after requests that crossed.
+/// **Phases**: idle → asking → settled; settled → asking after requests that crossed; any → idle when the encryption
+/// ends.
 struct EnhancedBearers: BitwiseCopyable {
   enum Phase: BitwiseCopyable {
     case idle
@@ -71,7 +72,10 @@ extension HostCore {
   }
   /// The link must stay encrypted while it has them: Vol 3, Part G, §5.3.2.
   private mutating func closeEnhancedBearers(at index: Int, _ now: Instant) {
-    let (handle, channels) = link(at: index) { ($0.handle, $0.bearers.enhancedChannels) }
+    let (handle, channels) = withLink(at: index) {
+      $0.enhancedBearers = EnhancedBearers()
+      return ($0.handle, $0.bearers.enhancedChannels)
+    }
     for channel in channels { l2cap.closeChannel(handle, channel, now: now) }
     if !channels.isEmpty { collect(handle, now) }
   }

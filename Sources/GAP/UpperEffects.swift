@@ -115,7 +115,7 @@ extension LinkBearer {
   }
   private mutating func effect(_ effect: BearerEffect, of link: LinkID) -> HostEffect? {
     switch effect {
-    case .mtuChanged(let mtu): return .mtuChanged(link, mtu: mtu)
+    case .mtuChanged(let mtu): return channel == .attribute ? .mtuChanged(link, mtu: mtu) : nil
     case .ready: return .readyToSend(link)
     case .indicationConfirmed:
       defer { isIndicationRefused = false }

@@ -23,6 +23,7 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
   case pairingNotCompared = "pairing before the trace"
   case refusal = "refusal by the user"
   case channelRefusal = "refusal of a channel"
+  case channels = "credit-based channels"
   case bondRemoved = "bond removed by the user"
   case endOfLink = "end of the link"
 
@@ -53,6 +54,8 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
     case .refusal: "The recorded host's user refused a pairing: so did ours."
     case .channelRefusal:
       "The recorded host rejects requests for channels, which it does not support: ours refuses for lack of a service."
+    case .channels:
+      "Credit-based channels are an application's, enhanced bearers of ATT too: our host has none, and nothing was compared."
     case .bondRemoved:
       "The recorded host behaves as one that has no bond any more, without a contrary sign: ours was removed."
     case .endOfLink: "The link ended before the recorded host sent what ours had ready."

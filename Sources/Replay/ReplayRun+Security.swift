@@ -263,7 +263,7 @@ extension ReplayRun {
         return script.packets[next.packets[0]].octets.commandOpcode == LEEnableEncryption.opcode ? next : nil
       case .frame where next.stream == .security: return next
       case .frame where next.stream == .client && next.payload.opcode.kind == .request: return nil
-      case .frame, .event: continue
+      case .frame, .event, .channel: continue
       }
     }
     return nil
@@ -488,7 +488,7 @@ extension ReplayRun {
           isBonded = true
           isServer = true
         }
-      case .frame: break
+      case .frame, .channel: break
       case .command:
         let command = script.packets[current.packets[0]].octets
         guard case .leEnableEncryption(let command)? = try? AnyCommand(command.span), isBonded else { return }
@@ -567,7 +567,7 @@ extension ReplayRun {
         && payload[4] == ATTError.insufficientAuthentication.rawValue:
         if isEncrypted { return true }
       case .frame where current.stream == .security && payload.code != SecurityRequest.code: return false
-      case .frame, .command: break
+      case .frame, .command, .channel: break
       }
     }
     return false

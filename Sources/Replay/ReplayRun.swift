@@ -152,6 +152,7 @@ struct ReplayRun: ~Copyable {
       case (.frame, .fromController): playPeer(current)
       case (.command, _): if let link = current.link { playCommand(current, link) }
       case (.event, _): if let link = current.link { playEvent(current, link) }
+      case (.channel, _): result.use(.channels, at: number)
       }
     }
     step = max(script.steps.count - 1, 0)

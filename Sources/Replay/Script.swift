@@ -56,6 +56,8 @@ struct ReplayStep: Sendable {
     /// An L2CAP frame on a link.
     case frame(ChannelID, [UInt8])
     case command, event
+    /// Of a credit-based channel: `Script.leaveOutChannels`.
+    case channel
   }
   var kind: Kind
   var direction: HCIDirection
@@ -86,8 +88,8 @@ struct ScriptLink: Sendable {
 /// which request. The replay looks ahead in it.
 struct Script: Sendable {
   let packets: [ReplayPacket]
-  private(set) var steps: [ReplayStep] = []
-  private(set) var links: [ScriptLink] = []
+  var steps: [ReplayStep] = []
+  var links: [ScriptLink] = []
   /// ATT, SMP and signaling frames.
   private(set) var frameCount = 0
 
@@ -101,7 +103,10 @@ struct Script: Sendable {
     }
     steps = builder.steps
     links = builder.links
-    for link in links.indices { finish(link) }
+    for link in links.indices {
+      leaveOutChannels(of: link)
+      finish(link)
+    }
   }
 
   /// Pairs requests with responses, and finds the host's role where no event tells it.

@@ -193,6 +193,16 @@ import Testing
     #expect(Self.sent(&bench) == ["04 00: 12 03 00 01", "51 00: 03 00 0A 03 00"])
   }
 
+  /// §5.3.1: the peer accepts longer PDUs. The first bearer's MTU is another.
+  @Test func thePeerReconfigures() {
+    var bench = Self.opened()
+    Self.signal(&bench, "19 09 08 00 C8 00 40 00 50 00 51 00")
+    #expect(Self.sent(&bench) == ["05 00: 1A 09 02 00 00 00"])
+    let mtus = (0..<4).map { bench.core.upper.mtu(of: BearerID(rawValue: $0), at: 0) }
+    #expect(mtus == [23, 200, 200, 100])
+    #expect(!bench.effects.contains { if case .mtuChanged = $0 { true } else { false } })
+  }
+
   // MARK: Ends
 
   /// Vol 3, Part F, §3.3.3: the bearer is closed, and the link stays with the others.
@@ -233,6 +243,14 @@ import Testing
       Self.sent(&bench) == [
         "05 00: 06 02 04 00 50 00 40 00", "05 00: 06 03 04 00 51 00 41 00", "05 00: 06 04 04 00 52 00 42 00",
       ])
+    for (identifier, channel) in zip(["02", "03", "04"], ["50 00 40", "51 00 41", "52 00 42"]) {
+      Self.signal(&bench, "07 \(identifier) 04 00 \(channel) 00")
+    }
+    #expect(Self.bearers(&bench) == [2, 1, 0])
+    // Another encryption, and other bearers.
+    bench.forget()
+    Self.encrypt(&bench)
+    #expect(Self.sent(&bench) == ["05 00: 17 05 0E 00 27 00 05 02 F7 00 06 00 40 00 41 00 42 00"])
   }
   /// Everything ends with the link.
   @Test func theLinkEnds() {

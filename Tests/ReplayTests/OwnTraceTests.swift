@@ -6,6 +6,7 @@ import BindruneWire
 import BindruneGAP
 import BindruneGATT
 import BindruneHCI
+import BindruneL2CAP
 import BindruneSMP
 import TestSupport
 import Testing
@@ -126,6 +127,44 @@ import Testing
       Sample(name: "\(kind), central", packets: recording.trace(of: client), seed: recording.seed(of: client)),
     ]
   }
+  /// A channel of the application, and enhanced bearers with reads on all of them, beside a pairing and reads on the
+  /// first bearer.
+  static func channels(seed: UInt64) throws -> [Sample] {
+    let subject = try Subject()
+    var recording = Recording(seed: seed)
+    let server = recording.add(subject.database) { $0.enhancedBearers = 2 }
+    let client = recording.add { $0.enhancedBearers = 2 }
+    try recording.advertise()
+    let link = try recording.connect(client), settings = ChannelSettings(mtu: 100), psm = SPSM(rawValue: 0x80)
+    recording.client(client, link) { $0.discoverAll($1) }
+    recording.world.withHost(server) { host, _ in _ = host.core.listen(psm, ChannelService(settings)) }
+    recording.ask(client) { core, id, now in core.openChannel(psm, settings, on: link, id: id, now: now) }
+    recording.world.withHost(client) { host, _ in
+      for count in [1, 100, 0] {
+        #expect(
+          host.core.send([UInt8](repeating: 7, count: count).span, on: ChannelID(rawValue: 0x40), of: link) == .queued)
+      }
+    }
+    #expect(recording.pair(client, on: link, with: server)?.isSuccess == true)
+    #expect(recording.world.readHost(client) { $0.bearers[link] } == 2)
+    recording.world.withHost(client) { host, _ in
+      for handle in [subject.short, subject.readOnly, subject.short] {
+        let id = host.newID()
+        host.core.withClient(of: link, id: id) { $0.read(id, handle) }
+      }
+    }
+    recording.world.run(for: .seconds(2))
+    recording.world.withHost(client) { host, now in
+      host.core.closeChannel(ChannelID(rawValue: 0x40), of: link, now: now)
+      host.drain()
+    }
+    recording.client(client, link) { $0.read($1, subject.readOnly) }
+    recording.disconnect(client, link)
+    return [
+      Sample(name: "channels, peripheral", packets: recording.trace(of: server), seed: recording.seed(of: server)),
+      Sample(name: "channels, central", packets: recording.trace(of: client), seed: recording.seed(of: client)),
+    ]
+  }
   static let samples: [Sample] = {
     do {
       return try attributes(mtu: 23, seed: 1) + attributes(mtu: 517, seed: 2) + attributes(mtu: 100, seed: 3)
@@ -135,6 +174,7 @@ import Testing
         + pairing(isSecureConnections: true, isNumeric: true, fromPeripheral: false, seed: 7)
         + pairing(isSecureConnections: true, isNumeric: false, fromPeripheral: true, seed: 8)
         + pairing(isSecureConnections: false, isNumeric: false, fromPeripheral: true, seed: 9)
+        + channels(seed: 10)
     } catch {
       Issue.record(error)
       return []
@@ -147,7 +187,8 @@ import Testing
     #expect(result.comparedCount > 5)
     // What our host does by itself is the same again: only what its applications chose may differ.
     let used = Set(result.freedoms.keys)
-    #expect(used.isSubset(of: [.database, .order, .discovery]), "\(text(result))")
+    #expect(used.isSubset(of: [.database, .order, .discovery, .channels]), "\(text(result))")
+    #expect(used.contains(.channels) == sample.name.hasPrefix("channels"))
     #expect(try Replay(sample.packets, seed: sample.seed).run() == result)
   }
   /// Whether the application let the client infer descriptors is found from its questions: it is no freedom.

@@ -18,6 +18,7 @@ case _ where id.hasPrefix("B9."): receive(id, repetitions, batches)
 case _ where id.hasPrefix("x.pairing."): pairing(id, repetitions, batches)
 case _ where id.hasPrefix("B6."): capture(id, workloads, repetitions, batches)
 case _ where id.hasPrefix("B10."): scan(id, repetitions, batches)
+case _ where id.hasPrefix("B11."): stream(id, repetitions, batches)
 case "B7": radio(id, repetitions, batches)
 default: fail("no row \(id)")
 }
