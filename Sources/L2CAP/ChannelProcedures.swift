@@ -454,7 +454,10 @@ extension SignalingChannel {
     _ peer: CreditChannel.Endpoint, _ id: ChannelID, isEnhanced: Bool, _ command: ChannelCommand,
     _ channels: inout ChannelTable, _ effects: inout Deque<L2CAPEffect>
   ) -> Bool {
-    let isNumberValid = peer.cid.isPeersDynamic && channels.index(ofPeer: peer.cid) == nil
+    let other = channels.index(ofPeer: peer.cid).map { channels.credit[$0].id }
+    // Neither of two channels with the same number may be used: Vol 3, Part A, §4.26.
+    if let other, isEnhanced { apply(.violated, to: other, .invalidResponse, command.link, &channels, &effects) }
+    let isNumberValid = peer.cid.isPeersDynamic && other == nil
     let isValid = isNumberValid && ChannelSettings.areValid(mtu: peer.mtu, mps: peer.mps, isEnhanced: isEnhanced)
     let event: CreditChannel.Event = isValid ? .opened(peer) : isNumberValid ? .openedWrongly(peer.cid) : .refused
     apply(event, to: id, .invalidResponse, command.link, &channels, &effects)

@@ -216,10 +216,14 @@ import Testing
       "18 01 08 00 00 01 64 00 02 00 00 00",
       ["not open 0x0040: invalidResponse", "not open 0x0041: invalidResponse", "invalid response 18"], []
     ),
-    // One number twice; one outside the range; one too many.
+    // One number twice: neither channel may be used. One outside the range; one too many.
     (
       "18 01 0C 00 00 01 64 00 02 00 00 00 50 00 50 00",
-      ["open 0x0040: 256", "not open 0x0041: invalidResponse", "invalid response 18"], []
+      [
+        "open 0x0040: 256", "closed 0x0040: invalidResponse", "not open 0x0041: invalidResponse",
+        "invalid response 18",
+      ],
+      ["05: 06 02 04 00 50 00 40 00"]
     ),
     (
       "18 01 0C 00 00 01 64 00 02 00 00 00 05 00 50 00",
