@@ -85,7 +85,8 @@ let package = Package(
     .target(
       name: "BindruneConformance",
       dependencies: [
-        "CBindruneSystem", "BindruneWire", "BindruneToolbox", "BindruneATT", "BindruneGATT", "BindruneSMP", deque,
+        "CBindruneSystem", "BindruneWire", "BindruneToolbox", "BindruneHCI", "BindruneL2CAP", "BindruneATT",
+        "BindruneSMP", "BindruneGATT", "BindruneGAP", deque,
       ],
       path: "Sources/Conformance", swiftSettings: settings),
     .target(
@@ -333,8 +334,8 @@ let package = Package(
     .testTarget(
       name: "ConformanceTests",
       dependencies: [
-        "BindruneConformance", "BindruneWire", "BindruneToolbox", "BindruneATT", "BindruneGATT", "BindruneSMP",
-        "TestSupport",
+        "BindruneConformance", "BindruneWire", "BindruneToolbox", "BindruneHCI", "BindruneL2CAP", "BindruneATT",
+        "BindruneGATT", "BindruneSMP", "TestSupport",
       ],
       swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),

@@ -1,8 +1,8 @@
 import BindruneATT
-import BindruneWire
-import FoundationEssentials
 import BindruneGATT
 import BindruneSMP
+import BindruneWire
+import FoundationEssentials
 
 // Commands in the syntax of scripts, as sent over a control connection.
 
@@ -28,6 +28,7 @@ extension Command {
     case .answer(.passkey(let passkey)): "answer passkey \(passkey)"
     case .answer(.keypress(let key)): "answer keypress \(key)"
     case .encryption(let isOn): "encryption \(isOn ? "on" : "off")"
+    case .channels(let command): command.script
     }
   }
   /// With the values of the names in it.
@@ -35,8 +36,50 @@ extension Command {
     switch self {
     case .pairing(.identity(let pattern)): .pairing(.identity(OctetPattern(try pattern.filled(with: values))))
     case .pairing(.peersData(let pattern)): .pairing(.peersData(OctetPattern(try pattern.filled(with: values))))
+    case .channels(let command): .channels(try command.filled(with: values))
     default: self
     }
+  }
+}
+
+extension ChannelCommand {
+  public var script: String {
+    switch self {
+    case .listen(let spsm, let offer): "listen 0x\(hexDigits(UInt64(spsm.rawValue), 4)) \(offer.script)"
+    case .decide: "decide"
+    case .connect(let spsm, let lengths, let count):
+      "connect 0x\(hexDigits(UInt64(spsm.rawValue), 4)) \(lengths.script)" + (count.map { " enhanced \($0)" } ?? "")
+    case .send(let octets): "send \(octets)"
+    case .close(let channel): "close \(channel)"
+    case .reading(let isOn): "reading \(isOn ? "on" : "off")"
+    case .reconfigure(let lengths, let channels): "reconfigure \(lengths.script) \(channels)"
+    case .fragments(let count): "fragments \(count)"
+    case .parameters(let asked):
+      "parameters \(asked.intervalMin.rawValue) \(asked.intervalMax.rawValue) \(asked.latency) "
+        + "\(asked.timeout.rawValue)"
+    }
+  }
+  fileprivate func filled(with values: Values) throws(NoValue) -> ChannelCommand {
+    switch self {
+    case .send(let pattern): .send(OctetPattern(try pattern.filled(with: values)))
+    case .close(let pattern): .close(OctetPattern(try pattern.filled(with: values)))
+    case .reconfigure(let lengths, let pattern): .reconfigure(lengths, OctetPattern(try pattern.filled(with: values)))
+    case .listen, .decide, .connect, .reading, .fragments, .parameters: self
+    }
+  }
+}
+extension ChannelLengths {
+  var script: String { "mtu \(mtu) mps \(mps)" }
+}
+extension ChannelOffer {
+  var script: String {
+    var words = [lengths.script]
+    if let most { words.append("most \(most)") }
+    if security != .none { words.append(security.script) }
+    if needsAuthorization { words.append("authorized") }
+    if let keySize { words.append("key\(keySize)") }
+    if decidesLater { words.append("later") }
+    return words.joined(separator: " ")
   }
 }
 

@@ -8,7 +8,9 @@ import BindruneWire
 /// | `"Heart"` | the UTF-8 octets of a text; `\"` and `\\` stand for themselves |
 /// | `00*512` | the part before the star, so many times |
 /// | `??` | any octet; only where octets are expected |
+/// | `[40-7F]` | any octet in this range; only where octets are expected |
 /// | `{name:2}` | any two octets, which are called `name` from here on; only where octets are expected |
+/// | `{name:[40-7F]}` | any octet in this range, which is called `name` from here on |
 /// | `{name}` | the octets that were captured, or defined, under that name |
 /// | `f4({a}, {b}, {n}, 00)` | the result of a function of pairing: ``PairingFunction`` |
 /// | `...` | any octets up to the end, or none; only at the end of what is expected |
@@ -16,7 +18,9 @@ public struct OctetPattern: Sendable, Equatable {
   public enum Part: Sendable, Equatable {
     case octet(UInt8)
     case any
+    case range(ClosedRange<UInt8>)
     case capture(String, count: Int)
+    case captureInRange(String, ClosedRange<UInt8>)
     case captured(String)
     case result(PairingFunction, [OctetPattern])
     case rest
@@ -46,7 +50,8 @@ public struct OctetPattern: Sendable, Equatable {
         guard let captured = values.named[name] else { throw .missing(name) }
         octets += captured
       case .result(let function, let arguments): octets += try values.result(of: function, arguments)
-      case .any, .capture, .rest: preconditionFailure("the parser lets no wildcard into what is sent")
+      case .any, .range, .capture, .captureInRange, .rest:
+        preconditionFailure("the parser lets no wildcard into what is sent")
       }
     }
     return octets
@@ -63,6 +68,9 @@ public struct OctetPattern: Sendable, Equatable {
         values = found
         return true
       case .any: count = 1
+      case .range(let range), .captureInRange(_, let range):
+        count = 1
+        guard at < octets.count, range.contains(octets[at]) else { return false }
       case .capture(_, let number): count = number
       case .octet, .captured, .result:
         do throws(NoValue) { wanted = try OctetPattern(parts: [part]).filled(with: found) } catch { return false }
@@ -71,7 +79,10 @@ public struct OctetPattern: Sendable, Equatable {
       guard count <= octets.count - at else { return false }
       let piece = Array(octets[at..<at + count])
       if let wanted, wanted != piece { return false }
-      if case .capture(let name, _) = part { found.named[name] = piece }
+      switch part {
+      case .capture(let name, _), .captureInRange(let name, _): found.named[name] = piece
+      case .octet, .any, .range, .captured, .result, .rest: break
+      }
       at += count
     }
     guard at == octets.count else { return false }
@@ -126,6 +137,12 @@ extension OctetPattern {
           throw scanner.failure("a wildcard in octets to send; write the octets", at: at)
         }
         previous = [isAny ? .any : .rest]
+      case "[":
+        let range = try scanner.range()
+        guard wildcards else {
+          throw scanner.failure("a range in octets to send; write the octet", at: at)
+        }
+        previous = [.range(range)]
       case _ where scanner.isCall:
         let part = try Self.call(&scanner, captured: &captured)
         previous = [part]
@@ -181,6 +198,13 @@ extension OctetPattern {
       }
       return .captured(name)
     }
+    if scanner.next == "[" {
+      let range = try scanner.range()
+      guard scanner.take("}") else { throw scanner.failure("the closing } is missing after \(name)") }
+      guard wildcards else { throw scanner.failure("a capture in octets to send; write {\(name)}", at: at) }
+      captured.insert(name)
+      return .captureInRange(name, range)
+    }
     let count = try scanner.number("how many octets, as in {\(name):2}")
     guard scanner.take("}") else { throw scanner.failure("the closing } is missing after \(name)") }
     guard wildcards else { throw scanner.failure("a capture in octets to send; write {\(name)}", at: at) }
@@ -209,13 +233,34 @@ extension OctetPattern: CustomStringConvertible {
       switch part {
       case .octet(let octet): hexDigits(UInt64(octet), 2)
       case .any: "??"
+      case .range(let range): range.script
       case .capture(let name, let count): "{\(name):\(count)}"
+      case .captureInRange(let name, let range): "{\(name):\(range.script)}"
       case .captured(let name): "{\(name)}"
       case .result(let function, let arguments):
         "\(function.rawValue)(\(arguments.map(\.description).joined(separator: ", ")))"
       case .rest: "..."
       }
     }.joined(separator: " ")
+  }
+}
+
+extension ClosedRange<UInt8> {
+  /// In the syntax of scripts: `[40-7F]`.
+  fileprivate var script: String { "[\(hexDigits(UInt64(lowerBound), 2))-\(hexDigits(UInt64(upperBound), 2))]" }
+}
+extension Scanner {
+  /// `[40-7F]`.
+  fileprivate mutating func range() throws(FileError) -> ClosedRange<UInt8> {
+    let start = at
+    at += 1
+    let bounds = word().split(separator: "-", omittingEmptySubsequences: false).map {
+      $0.count == 2 ? UInt8($0, radix: 16) : nil
+    }
+    guard take("]"), bounds.count == 2, let first = bounds[0], let last = bounds[1], first <= last else {
+      throw failure("a range of octets is [40-7F], the least first", at: start)
+    }
+    return first...last
   }
 }
 

@@ -18,7 +18,7 @@ public final class PairingTarget: ServedTarget {
   private var packet = PacketBuffer(capacity: SecurityManager.longestPDU)
 
   private var outgoing = Deque<[UInt8]>()
-  private var events = Deque<PairingEvent>()
+  private var events = Deque<ApplicationEvent>()
   private var results = Deque<ProcedureResult>()
   /// The key that an initiator has given to its controller.
   private var keyOfLink: SecurityKey?
@@ -62,7 +62,7 @@ public final class PairingTarget: ServedTarget {
     pass(time) { !results.isEmpty }
     return results.popFirst()
   }
-  public func event(within time: Duration) throws(TargetError) -> PairingEvent? {
+  public func event(within time: Duration) throws(TargetError) -> ApplicationEvent? {
     pass(time) { !events.isEmpty }
     return events.popFirst()
   }
@@ -88,7 +88,7 @@ public final class PairingTarget: ServedTarget {
     case .encryption(let isOn):
       if !isOn { keyOfLink = nil }
       manager.encryptionChanged(isEncrypted: isOn, now: now, using: &chance)
-    case .mtu, .security, .signing, .authorized, .set, .notify, .indicate, .insert, .remove, .call:
+    case .mtu, .security, .signing, .authorized, .set, .notify, .indicate, .insert, .remove, .call, .channels:
       throw .unsupported("the channel smp has no \"\(command.script)\"")
     }
     pump()
@@ -137,7 +137,7 @@ public final class PairingTarget: ServedTarget {
     case .ownData:
       let data = OwnOutOfBandData(using: &chance)
       settings.ownData = data
-      events.append(PairingEvent(.showsData, array(data.confirm) + array(data.random.number)))
+      events.append(ApplicationEvent(.showsData, array(data.confirm) + array(data.random.number)))
     case .requiresOutOfBand(let isOn): settings.requiresOutOfBand = isOn
     case .acceptsDebugKey(let isOn): settings.acceptsDebugKey = isOn
     case .accepts(let isOn): settings.acceptsPairing = isOn
@@ -169,12 +169,12 @@ public final class PairingTarget: ServedTarget {
     switch effect {
     case .requestConsent, .considerIdentity:
       _ = consents ? manager.accept(now: now, using: &chance) : manager.refuse(now: now)
-    case .displayPasskey(let passkey): events.append(PairingEvent(.showsPasskey, array(UInt128(passkey), 4)))
-    case .requestPasskey: events.append(PairingEvent(.asksPasskey))
-    case .compareNumbers(let number): events.append(PairingEvent(.asksComparison, array(UInt128(number), 4)))
-    case .considerSecurityRequest(let authReq): events.append(PairingEvent(.asksSecurity, [authReq.rawValue]))
+    case .displayPasskey(let passkey): events.append(ApplicationEvent(.showsPasskey, array(UInt128(passkey), 4)))
+    case .requestPasskey: events.append(ApplicationEvent(.asksPasskey))
+    case .compareNumbers(let number): events.append(ApplicationEvent(.asksComparison, array(UInt128(number), 4)))
+    case .considerSecurityRequest(let authReq): events.append(ApplicationEvent(.asksSecurity, [authReq.rawValue]))
     case .encrypt(let key): keyOfLink = key
-    case .showKeypress(let key): events.append(PairingEvent(.showsKeypress, [key.rawValue]))
+    case .showKeypress(let key): events.append(ApplicationEvent(.showsKeypress, [key.rawValue]))
     case .completed(let result): results.append(.paired(PairedBy(result)))
     case .failed(let error):
       keyOfLink = nil

@@ -43,6 +43,8 @@ public struct Runner {
   private let target: any ConformanceTarget
   private var known: Values
   private var transcript: [String] = []
+  /// PDUs that may come at any time.
+  private var ignored: [OctetPattern] = []
 
   public static func run(
     _ script: Script, against target: any ConformanceTarget, patience: Duration = .seconds(5)
@@ -54,7 +56,9 @@ public struct Runner {
 
   private mutating func run(_ script: Script) -> Verdict.Outcome {
     if !target.takesCommands {
-      if script.channel == .smp { return .skipped("a script of the channel smp needs a control connection") }
+      if script.channel != .att {
+        return .skipped("a script of the channel \(script.channel.rawValue) needs a control connection")
+      }
       if let step = script.steps.all.first(where: { $0.action.isCommand }) {
         return .skipped("line \(step.line), \(step.text), needs a control connection")
       }
@@ -62,9 +66,15 @@ public struct Runner {
     do throws(Stop) {
       try run(script.steps)
       // An unexpected PDU is as wrong as a missing one.
-      if case .pdu(let pdu) = try receive(within: .zero) {
+      if case .pdu(let pdu) = try receive(within: .zero, expecting: []) {
         throw Stop.mismatch(expected: "nothing", got: hexText(pdu)).at(
-          Step(line: script.steps.last?.line ?? 0, text: "the end of the script", action: .closed))
+          script.end)
+      }
+      // So is something that the application learns and should not.
+      if script.channel == .l2cap,
+        let event = try ask({ target throws(TargetError) in try target.event(within: .zero) })
+      {
+        throw Stop.mismatch(expected: "no other event", got: event.description).at(script.end)
       }
       return .passed
     } catch {
@@ -111,13 +121,14 @@ public struct Runner {
       try ask { target throws(TargetError) in try target.send(pdu) }
     case .expect(let alternatives): try expect(alternatives)
     case .nothing(let time):
-      let received = try receive(within: time)
+      let received = try receive(within: time, expecting: [])
       guard case .nothing = received else {
         throw .mismatch(expected: "nothing within \(time.script)", got: text(received))
       }
+    case .ignore(let pattern): ignored.append(pattern)
     case .wait(let time): try ask { target throws(TargetError) in try target.wait(time) }
     case .closed:
-      let received = try receive(within: patience)
+      let received = try receive(within: patience, expecting: [.closed])
       guard case .closed = received else { throw .mismatch(expected: "the end of the bearer", got: text(received)) }
     case .reconnect:
       transcript.append("reconnect")
@@ -158,8 +169,8 @@ public struct Runner {
     case .define(let name, let pattern): known.named[name] = try filled(pattern)
     case .repeated(let count, let steps):
       let outer = known.named[Values.round]
-      for round in 0..<count {
-        known.named[Values.round] = [UInt8(round)]
+      for round in 0..<(try number(count)) {
+        known.named[Values.round] = [UInt8(truncatingIfNeeded: round)]
         try run(steps)
       }
       known.named[Values.round] = outer
@@ -167,6 +178,17 @@ public struct Runner {
     }
   }
 
+  private func number(_ count: Count) throws(Stop) -> Int {
+    switch count {
+    case .fixed(let number): return number
+    case .captured(let name):
+      let octets = try filled(OctetPattern(parts: [.captured(name)]))
+      guard octets.count <= 2 else {
+        throw .mismatch(expected: "a count of one or two octets", got: hexText(octets))
+      }
+      return octets.reversed().reduce(0) { $0 << 8 | Int($1) }
+    }
+  }
   private func filled(_ pattern: OctetPattern) throws(Stop) -> [UInt8] {
     try computed { values throws(NoValue) in try pattern.filled(with: values) }
   }
@@ -181,10 +203,19 @@ public struct Runner {
   ) throws(Stop) -> Answer {
     do throws(TargetError) { return try body(target) } catch { throw .target(error) }
   }
-  private mutating func receive(within time: Duration) throws(Stop) -> Received {
-    let received = try ask { target throws(TargetError) in try target.receive(within: time) }
-    if case .pdu(let pdu) = received { transcript.append("> \(hexText(pdu))") }
-    return received
+  /// The next PDU that is expected or is not to be ignored.
+  private mutating func receive(within time: Duration, expecting: [Expectation]) throws(Stop) -> Received {
+    while true {
+      let received = try ask { target throws(TargetError) in try target.receive(within: time) }
+      guard case .pdu(let pdu) = received else { return received }
+      transcript.append("> \(hexText(pdu))")
+      var copy = known
+      if expecting.contains(where: { if case .pdu(let pattern) = $0 { pattern.matches(pdu, &copy) } else { false } })
+        || !ignored.contains(where: { $0.matches(pdu, &copy) })
+      {
+        return received
+      }
+    }
   }
   private func text(_ received: Received) -> String {
     switch received {
@@ -195,7 +226,7 @@ public struct Runner {
   }
 
   private mutating func expect(_ alternatives: [Expectation]) throws(Stop) {
-    let received = try receive(within: patience)
+    let received = try receive(within: patience, expecting: alternatives)
     guard !isOne(of: alternatives, received) else { return }
     throw .mismatch(expected: text(alternatives), got: text(received))
   }
@@ -221,12 +252,12 @@ public struct Runner {
   }
   /// The rest of the branch whose first step matches the next PDU; the parser lets a branch begin with nothing else.
   private mutating func choose(_ branches: [[Step]]) throws(Stop) {
-    let received = try receive(within: patience)
     var all: [Expectation] = []
+    for case .expect(let alternatives)? in branches.map({ $0.first?.action }) { all += alternatives }
+    let received = try receive(within: patience, expecting: all)
     for branch in branches {
       guard case .expect(let alternatives) = branch.first?.action else { continue }
       if isOne(of: alternatives, received) { return try run(Array(branch.dropFirst())) }
-      all += alternatives
     }
     throw .mismatch(expected: text(all), got: text(received))
   }
@@ -261,6 +292,11 @@ public struct Runner {
       throw .mismatch(expected: expected.description, got: got)
     }
   }
+}
+
+extension Script {
+  /// For what must not follow the last step.
+  fileprivate var end: Step { Step(line: steps.last?.line ?? 0, text: "the end of the script", action: .closed) }
 }
 
 extension ExpectedResult: CustomStringConvertible {

@@ -1,12 +1,15 @@
 import BindruneATT
+import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
+import BindruneSMP
 import BindruneToolbox
 import BindruneWire
-import BindruneGATT
-import BindruneSMP
 
-/// The channel that a script's PDUs belong to. Vol 3, Part A, §2.1.
+/// What a script's PDUs belong to: one fixed channel, or all channels of a link (Vol 3, Part A, §2.1), each PDU with
+/// its channel's number in front.
 public enum Channel: String, Sendable, CaseIterable {
-  case att, smp
+  case att, smp, l2cap
 }
 
 /// The half of the stack under test that a script examines.
@@ -27,6 +30,8 @@ public struct Script: Sendable {
   public var channel = Channel.att
   /// Of a script for `smp`: the side under test, the addresses of the link, and the tester's key pair.
   public var pairing = PairingRoles()
+  /// Of a script for `l2cap`: the side under test.
+  public var linkRole = LinkRole.peripheral
   /// The values of this case, if the file has a list of cases: `01 04`.
   public var variant: String?
   public var steps: [Step] = []
@@ -74,6 +79,8 @@ public enum Action: Sendable, Equatable {
   case nothing(Duration)
   /// `wait 30s`: time passes. PDUs that arrive meanwhile are kept.
   case wait(Duration)
+  /// `ignore 05 00 16 ...`: from here on, a PDU like this that no step expects is passed over.
+  case ignore(OctetPattern)
   /// `closed`: the side under test has closed the bearer.
   case closed
   /// `reconnect`: the bearer ends, and a new one begins.
@@ -85,7 +92,7 @@ public enum Action: Sendable, Equatable {
   /// `value notification 0x0012 01 02`: a value that the client under test passes to its application.
   case value(ValueKind, AttributeHandle, OctetPattern)
   /// `asks passkey`, `shows passkey {passkey:4}`: what the side under test asks its application or user, or tells them.
-  case event(PairingEvent.Kind, OctetPattern)
+  case event(ApplicationEvent.Kind, OctetPattern)
   /// `key s1(00*16, {nr}, {ni})`: the key with which the side under test has its controller encrypt the link.
   case key(OctetPattern)
   /// `check {confirm} = f4(…)`, or `!=`: whether octets are equal.
@@ -93,9 +100,16 @@ public enum Action: Sendable, Equatable {
   /// `let nonce = 01*16`: a name for octets.
   case define(String, OctetPattern)
   /// `repeat 20` … `end`.
-  case repeated(Int, [Step])
+  case repeated(Count, [Step])
   /// `either` … `or` … `end`: the branch whose first expectation matches the next PDU.
   case either([[Step]])
+}
+
+/// How often a block is repeated.
+public enum Count: Sendable, Equatable {
+  case fixed(Int)
+  /// As often as these octets say, the least significant first: the credits that a PDU has given.
+  case captured(String)
 }
 
 public enum Expectation: Sendable, Equatable {
@@ -137,6 +151,59 @@ public enum Command: Sendable, Equatable {
   case answer(UsersAnswer)
   /// `encryption on`: the controller of the side under test reports this.
   case encryption(Bool)
+  /// `listen 0x0080 mtu 64 mps 64` and the like: what its application does with channels.
+  case channels(ChannelCommand)
+}
+
+/// What the application of the side under test does with credit-based channels, and what its link does. A channel is
+/// named by its number at the side under test, two octets, the least significant first.
+public enum ChannelCommand: Sendable, Equatable {
+  /// `listen 0x0080 mtu 64 mps 64 most 2 encrypted key16`: it accepts channels from here on.
+  case listen(SPSM, ChannelOffer)
+  /// `decide`: it answers the requests that wait for it.
+  case decide
+  /// `connect 0x0080 mtu 64 mps 64`, `connect 0x0027 mtu 64 mps 64 enhanced 5`: it asks for one channel, or for enhanced
+  /// ones.
+  case connect(SPSM, ChannelLengths, enhanced: Int?)
+  /// `send {cid} 01 02`: an SDU.
+  case send(OctetPattern)
+  /// `close {cid}`: the channel ends when all SDUs have left; or the application no longer wants one that is not
+  /// open.
+  case close(OctetPattern)
+  /// `reading off`: it takes no SDUs from here on.
+  case reading(Bool)
+  /// `reconfigure mtu 128 mps 64 {cid} {cid}`: the lengths that it accepts from here on.
+  case reconfigure(ChannelLengths, OctetPattern)
+  /// `fragments 7`: the tester's PDUs arrive in packets of this many octets.
+  case fragments(Int)
+  /// `parameters 24 40 0 500`: a peripheral asks for these connection parameters. Vol 3, Part A, §4.20.
+  case parameters(ConnectionParameterUpdateRequest)
+}
+
+/// The longest SDU and the longest payload of a K-frame that one side of a channel accepts.
+public struct ChannelLengths: Sendable, Equatable {
+  public var mtu: UInt16
+  public var mps: UInt16
+
+  public init(mtu: UInt16, mps: UInt16) {
+    self.mtu = mtu
+    self.mps = mps
+  }
+}
+
+/// What a listening application accepts.
+public struct ChannelOffer: Sendable, Equatable {
+  public var lengths: ChannelLengths
+  /// The limit of channels that are open at the same time.
+  public var most: Int?
+  /// The protection of the link that it requires, `.none`, `.encrypted` or `.authenticated`, and the octets of the key.
+  public var security = BearerSecurity.none
+  public var keySize: Int?
+  public var needsAuthorization = false
+  /// Requests wait for `decide`.
+  public var decidesLater = false
+
+  public init(_ lengths: ChannelLengths) { self.lengths = lengths }
 }
 
 /// A setting of the side under test, before it pairs.
@@ -309,7 +376,7 @@ extension Script {
   private init(_ lines: [Substring], _ file: String, _ values: Case) throws(FileError) {
     self.file = file
     variant = values.names.isEmpty ? nil : values.values.joined(separator: " ")
-    var isHead = true, seen: Set<String> = [], captured: Set<String> = []
+    var isHead = true, seen: Set<String> = [], captured: Set<String> = [], role: Role?
     var blocks = Blocks()
     for (index, raw) in lines.enumerated() {
       var scanner = Scanner(isHead ? String(raw) : values.inserted(in: raw), file: file, line: index + 1)
@@ -319,11 +386,16 @@ extension Script {
         guard seen.insert(key).inserted else {
           throw scanner.failure("\(key): is a duplicate; remove one", at: 0)
         }
-        try take(key, value, scanner)
+        if key == "role" {
+          role = Role(line: index + 1, word: try scanner.word(value, key, Role.words))
+        } else {
+          try take(key, value, scanner)
+        }
         continue
       }
       if isHead {
         isHead = false
+        try take(role)
         if channel == .smp { captured = Values.namesOfPairing }
         scanner = Scanner(values.inserted(in: raw), file: file, line: index + 1)
         scanner.skipSpace()
@@ -347,6 +419,26 @@ extension Script {
     }
   }
 
+  /// The value of `role:`, whose words depend on the channel.
+  private struct Role {
+    enum Word { case pairing(PairingRole), link(LinkRole) }
+    var line: Int
+    var word: Word
+    static var words: [String: Word] {
+      PairingRole.words.mapValues { .pairing($0) }.merging(LinkRole.words.mapValues { .link($0) }) { $1 }
+    }
+  }
+  private mutating func take(_ role: Role?) throws(FileError) {
+    guard let role else { return }
+    switch (role.word, channel) {
+    case (.pairing(let role), .att), (.pairing(let role), .smp): pairing.role = role
+    case (.link(let role), .l2cap): linkRole = role
+    case (.pairing, .l2cap), (.link, .att), (.link, .smp):
+      let words = channel == .l2cap ? "central or peripheral" : "initiator or responder"
+      throw FileError(file, line: role.line, "role: of the channel \(channel.rawValue) is \(words)")
+    }
+  }
+
   private mutating func take(_ key: String, _ value: String, _ scanner: Scanner) throws(FileError) {
     switch key {
     case "title": title = value
@@ -354,8 +446,7 @@ extension Script {
     case "database": database = value
     case "each": break
     case "side": side = try scanner.word(value, key, ["server": .server, "client": .client])
-    case "channel": channel = try scanner.word(value, key, ["att": .att, "smp": .smp])
-    case "role": pairing.role = try scanner.word(value, key, PairingRole.words)
+    case "channel": channel = try scanner.word(value, key, ["att": .att, "smp": .smp, "l2cap": .l2cap])
     case "initiator": pairing.addresses.initiator = try scanner.address(value, key)
     case "responder": pairing.addresses.responder = try scanner.address(value, key)
     case "tester-key": pairing.testersKey = try scanner.word(value, key, ["sample": .sample, "debug": .debug])
@@ -370,7 +461,7 @@ extension Script {
 /// The blocks that are open while a script is parsed: `repeat` … `end`, `either` … `or` … `end`.
 private struct Blocks {
   private enum Kind {
-    case repeated(Int)
+    case repeated(Count)
     case either([[Step]])
   }
   private var open: [(kind: Kind, line: Int, text: String, outer: [Step])] = []
@@ -388,9 +479,7 @@ private struct Blocks {
     let start = scanner.at
     switch scanner.word() {
     case "repeat":
-      scanner.skipSpace()
-      let at = scanner.at, count = try scanner.number("how often, as in repeat 20")
-      guard 1...256 ~= count else { throw scanner.failure("a block is repeated 1 to 256 times", at: at) }
+      let count = try scanner.count(&captured)
       captured.insert(Values.round)
       begin(.repeated(count), scanner)
     case "either": begin(.either([]), scanner)
@@ -452,6 +541,28 @@ extension [Step] {
   }
 }
 
+extension Scanner {
+  /// How often a block is repeated: `20`, or `{credits}`.
+  fileprivate mutating func count(_ captured: inout Set<String>) throws(FileError) -> Count {
+    skipSpace()
+    let start = at
+    if next == "{" {
+      let pattern = try OctetPattern(&self, wildcards: false, captured: &captured)
+      guard pattern.parts.count == 1, case .captured(let name)? = pattern.parts.first else {
+        throw failure("a block is repeated as often as one name says, as in repeat {credits}", at: start)
+      }
+      return .captured(name)
+    }
+    let count = try number("how often, as in repeat 20")
+    guard 1...256 ~= count else { throw failure("a block is repeated 1 to 256 times", at: start) }
+    return .fixed(count)
+  }
+}
+
+extension LinkRole {
+  static let words: [String: LinkRole] = ["central": .central, "peripheral": .peripheral]
+  var script: String { self == .central ? "central" : "peripheral" }
+}
 extension PairingRole {
   static let words: [String: PairingRole] = ["initiator": .initiator, "responder": .responder]
   var script: String { self == .initiator ? "initiator" : "responder" }

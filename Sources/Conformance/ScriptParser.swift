@@ -1,7 +1,9 @@
 import BindruneATT
-import BindruneWire
 import BindruneGATT
+import BindruneHCI
+import BindruneL2CAP
 import BindruneSMP
+import BindruneWire
 
 // The lines of a script, one after another. Each function parses from the scanner's position.
 
@@ -20,6 +22,13 @@ extension Action {
     switch word {
     case "nothing": self = .nothing(try scanner.duration(otherwise: .seconds(1)))
     case "wait": self = .wait(try scanner.duration(otherwise: nil))
+    case "ignore":
+      scanner.skipSpace()
+      let at = scanner.at, pattern = try OctetPattern(&scanner, wildcards: true, captured: &captured)
+      guard !pattern.parts.isEmpty else {
+        throw scanner.failure("octets are missing; what is passed over is one PDU", at: at)
+      }
+      self = .ignore(pattern)
     case "closed": self = .closed
     case "reconnect": self = .reconnect
     case "result": self = .result(try scanner.result(&captured))
@@ -28,11 +37,15 @@ extension Action {
       let handle = try scanner.handle()
       self = .value(kind, handle, try OctetPattern(&scanner, wildcards: true, captured: &captured))
     case "asks":
-      let kind = try scanner.choice("what it asks", PairingEvent.Kind.asked)
+      let kind = try scanner.choice("what it asks", ApplicationEvent.Kind.asked)
       self = .event(kind, try OctetPattern(&scanner, wildcards: true, captured: &captured))
     case "shows":
-      let kind = try scanner.choice("what it shows", PairingEvent.Kind.shown)
+      let kind = try scanner.choice("what it shows", ApplicationEvent.Kind.shown)
       self = .event(kind, try OctetPattern(&scanner, wildcards: true, captured: &captured))
+    case let word where ApplicationEvent.Kind.ofChannels[word] != nil:
+      self = .event(
+        ApplicationEvent.Kind.ofChannels[word] ?? .opened,
+        try OctetPattern(&scanner, wildcards: true, captured: &captured))
     case "key": self = .key(try OctetPattern(&scanner, wildcards: true, captured: &captured))
     case "check":
       let left = try OctetPattern(&scanner, wildcards: false, captured: &captured)
@@ -54,8 +67,9 @@ extension Action {
         throw scanner.failure(
           word.isEmpty
             ? "this does not begin a step; a PDU is sent with < and expected with >"
-            : "\"\(word)\" is not a step; the steps are <, >, nothing, wait, closed, reconnect, result, value, asks, "
-              + "shows, key, check, let, repeat, either, or, end, " + Command.words.joined(separator: ", "), at: start)
+            : "\"\(word)\" is not a step; the steps are <, >, nothing, wait, ignore, closed, reconnect, result, value, asks, "
+              + "shows, opened, failed, ended, received, key, check, let, repeat, either, or, end, "
+              + Command.words.joined(separator: ", "), at: start)
       }
       self = .command(command)
     }
@@ -63,13 +77,16 @@ extension Action {
 }
 
 extension Command {
-  static let words = [
-    "mtu", "security", "signing", "authorized", "unauthorized", "set", "notify", "indicate", "insert", "remove", "call",
-    "pairing", "pair", "request-security", "answer", "encryption",
-  ]
+  static let words =
+    [
+      "mtu", "security", "signing", "authorized", "unauthorized", "set", "notify", "indicate", "insert", "remove",
+      "call",
+      "pairing", "pair", "request-security", "answer", "encryption",
+    ] + ChannelCommand.words
 
   /// nil if there is no command.
   init?(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) {
+    let start = scanner.at
     switch scanner.word() {
     case "mtu":
       scanner.skipSpace()
@@ -118,7 +135,10 @@ extension Command {
     case "request-security": self = .requestSecurity
     case "answer": self = .answer(try UsersAnswer(&scanner))
     case "encryption": self = .encryption(try scanner.choice("on or off", onOrOff))
-    default: return nil
+    default:
+      scanner.at = start
+      guard let command = try ChannelCommand(&scanner, captured: &captured) else { return nil }
+      self = .channels(command)
     }
   }
   /// A command on a line of its own, as received over a control connection.
@@ -132,6 +152,124 @@ extension Command {
 }
 
 private let onOrOff = ["on": true, "off": false]
+
+extension ChannelCommand {
+  static let words = [
+    "listen", "decide", "connect", "send", "close", "reading", "reconfigure", "fragments", "parameters",
+  ]
+
+  /// nil if there is no such command.
+  init?(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) {
+    switch scanner.word() {
+    case "listen":
+      let spsm = try scanner.spsm()
+      self = .listen(spsm, try scanner.offer(try scanner.lengths(least: 23)))
+    case "decide": self = .decide
+    case "connect":
+      let spsm = try scanner.spsm(), at = scanner.at
+      let lengths = try scanner.lengths(least: 23)
+      scanner.skipSpace()
+      guard !scanner.isAtEnd else {
+        self = .connect(spsm, lengths, enhanced: nil)
+        return
+      }
+      _ = try scanner.choice("what kind", ["enhanced": true])
+      scanner.skipSpace()
+      let place = scanner.at, count = try scanner.number("how many channels, as in enhanced 5")
+      guard 1...ChannelList.most ~= count else {
+        throw scanner.failure("one to five channels are asked for at once (Vol 3, Part A, §4.25)", at: place)
+      }
+      guard lengths.mtu >= 64, lengths.mps >= 64 else {
+        throw scanner.failure("an enhanced channel has an MTU and an MPS of 64 or more (Vol 3, Part A, §4.25)", at: at)
+      }
+      self = .connect(spsm, lengths, enhanced: count)
+    case "send": self = .send(try scanner.channelAndOctets(&captured))
+    case "close": self = .close(try scanner.channelAndOctets(&captured))
+    case "reading": self = .reading(try scanner.choice("on or off", onOrOff))
+    case "reconfigure":
+      let lengths = try scanner.lengths(least: 64)
+      self = .reconfigure(lengths, try scanner.channelAndOctets(&captured))
+    case "fragments":
+      scanner.skipSpace()
+      let at = scanner.at, count = try scanner.number("the octets of a packet, as in fragments 27")
+      guard 1...65_535 ~= count else { throw scanner.failure("a packet has 1 to 65535 octets", at: at) }
+      self = .fragments(count)
+    case "parameters":
+      var numbers: [UInt16] = []
+      for what in ["the least interval", "the greatest interval", "the latency", "the timeout"] {
+        scanner.skipSpace()
+        let at = scanner.at, number = try scanner.number("\(what), as in parameters 24 40 0 500")
+        guard let number = UInt16(exactly: number) else { throw scanner.failure("\(what) has 16 bits", at: at) }
+        numbers.append(number)
+      }
+      self = .parameters(
+        ConnectionParameterUpdateRequest(
+          intervalMin: ConnectionInterval(rawValue: numbers[0]), intervalMax: ConnectionInterval(rawValue: numbers[1]),
+          latency: numbers[2], timeout: SupervisionTimeout(rawValue: numbers[3])))
+    default: return nil
+    }
+  }
+}
+
+extension Scanner {
+  /// `0x0080`.
+  fileprivate mutating func spsm() throws(FileError) -> SPSM {
+    skipSpace()
+    let start = at, spsm = try number("the SPSM, as 0x0080")
+    guard SPSM.all ~= UInt16(clamping: spsm) else {
+      throw failure("an SPSM is 0x0001 to 0x00FF (Vol 3, Part A, §4.22)", at: start)
+    }
+    return SPSM(rawValue: UInt16(spsm))
+  }
+  /// `mtu 64 mps 64`.
+  fileprivate mutating func lengths(least: Int) throws(FileError) -> ChannelLengths {
+    var lengths: [UInt16] = []
+    for (name, most) in [("mtu", 65_535), ("mps", 65_533)] {
+      skipSpace()
+      let start = at
+      guard word() == name else { throw failure("the lengths are missing, as mtu 64 mps 64", at: start) }
+      skipSpace()
+      let place = at, length = try number("the octets, as in \(name) 64")
+      guard least...most ~= length else {
+        throw failure("the \(name) of a channel is \(least) to \(most) octets (Vol 3, Part A, §4.22, §4.25)", at: place)
+      }
+      lengths.append(UInt16(length))
+    }
+    return ChannelLengths(mtu: lengths[0], mps: lengths[1])
+  }
+  /// `most 2 encrypted authorized key16`.
+  fileprivate mutating func offer(_ lengths: ChannelLengths) throws(FileError) -> ChannelOffer {
+    var offer = ChannelOffer(lengths)
+    skipSpace()
+    while !isAtEnd {
+      let start = at, word = word()
+      switch word {
+      case "most":
+        skipSpace()
+        offer.most = try number("how many channels, as in most 2")
+      case "encrypted": offer.security = .encrypted
+      case "authenticated": offer.security = .authenticated
+      case "authorized": offer.needsAuthorization = true
+      case "later": offer.decidesLater = true
+      default:
+        guard word.hasPrefix("key"), let size = Int(word.dropFirst(3)), 7...16 ~= size else {
+          throw failure(
+            "what may follow is most 2, encrypted, authenticated, authorized, key7 to key16, later", at: start)
+        }
+        offer.keySize = size
+      }
+      skipSpace()
+    }
+    return offer
+  }
+  /// The number of a channel, in two octets or a name, and what follows.
+  fileprivate mutating func channelAndOctets(_ captured: inout Set<String>) throws(FileError) -> OctetPattern {
+    skipSpace()
+    let start = at, pattern = try OctetPattern(&self, wildcards: false, captured: &captured)
+    guard !pattern.parts.isEmpty else { throw failure("the number of a channel is missing, as {cid}", at: start) }
+    return pattern
+  }
+}
 
 extension PairingOption {
   init(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) {

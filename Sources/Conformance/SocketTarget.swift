@@ -1,6 +1,7 @@
 import BindruneATT
-import BindruneWire
 import BindruneGATT
+import BindruneHCI
+import BindruneWire
 
 /// Any stack under test, over a socket that carries its PDUs of one channel, in real time.
 /// `Fixtures/Scripts/FORMAT.md`.
@@ -16,7 +17,7 @@ public final class SocketTarget: ConformanceTarget {
   private var resultLines: [ExpectedResult] = []
   private var ended: ProcedureResult?
   private var values: [ReceivedValue] = []
-  private var events: [PairingEvent] = []
+  private var events: [ApplicationEvent] = []
   private var linkKey: [UInt8]?
   /// Of a pairing, which may end before its result is asked for.
   private let channel: Channel
@@ -24,7 +25,7 @@ public final class SocketTarget: ConformanceTarget {
   private var isUnsupported = false
 
   /// Connects. A stack with a control connection first gets the path of its `database` file; or for a script of the
-  /// channel smp, its role and the addresses.
+  /// channel smp, its role and the addresses; or of l2cap, its role.
   public init(
     _ address: SocketAddress, control: SocketAddress?, database: String?, script: Script? = nil
   ) throws(SocketError) {
@@ -37,14 +38,14 @@ public final class SocketTarget: ConformanceTarget {
     }
     if self.control != nil {
       let answer: String
-      switch script {
-      case let script? where script.channel == .smp:
-        answer = try ask(script.pairing.line)
-        // Another stack's tester has no such line.
-        isUnsupported = answer == "unsupported"
-        if isUnsupported { return }
-      default: answer = try ask("open \(database ?? "-")")
+      switch channel {
+      case .att: answer = try ask("open \(database ?? "-")")
+      case .smp: answer = try ask(script?.pairing.line ?? PairingRoles().line)
+      case .l2cap: answer = try ask((script?.linkRole ?? .peripheral).line)
       }
+      // A stack need not have every channel.
+      isUnsupported = channel != .att && answer == "unsupported"
+      if isUnsupported { return }
       guard answer == "ok" else {
         throw SocketError(
           description: "The stack under test cannot open \(database ?? "an empty database"): \(answer).")
@@ -130,10 +131,10 @@ public final class SocketTarget: ConformanceTarget {
   public func result(within time: Duration) throws(TargetError) -> ProcedureResult? {
     try listen(within: time) { ended != nil }
     // A pairing begins without a command that would forget the result of the one before.
-    defer { if channel == .smp { ended = nil } }
+    defer { if channel != .att { ended = nil } }
     return ended
   }
-  public func event(within time: Duration) throws(TargetError) -> PairingEvent? {
+  public func event(within time: Duration) throws(TargetError) -> ApplicationEvent? {
     try listen(within: time) { !events.isEmpty }
     return events.isEmpty ? nil : events.removeFirst()
   }
@@ -194,7 +195,7 @@ public final class SocketTarget: ConformanceTarget {
     do throws(FileError) {
       switch try Action(&scanner, captured: &nothing) {
       case .result(let result): resultLines.append(result)
-      case .event(let kind, let pattern): events.append(PairingEvent(kind, pattern.octets ?? []))
+      case .event(let kind, let pattern): events.append(ApplicationEvent(kind, pattern.octets ?? []))
       case .key(let pattern): linkKey = pattern.octets
       case .value(let kind, let handle, let pattern):
         values.append(ReceivedValue(kind: kind, handle: handle, octets: pattern.octets ?? []))

@@ -1,10 +1,11 @@
 import BindruneATT
-import BindruneWire
 import BindruneGATT
+import BindruneHCI
 import BindruneSMP
+import BindruneWire
 
-/// Our stack on a socket, for testers: the other end of `SocketTarget`. One bearer, or one Security Manager channel, at
-/// a time, in real time.
+/// Our stack on a socket, for testers: the other end of `SocketTarget`. One bearer, one Security Manager channel, or
+/// the channels of one link, at a time, in real time.
 public final class StackServer {
   private let listener: MessageListener
   private let controlListener: MessageListener?
@@ -80,14 +81,15 @@ public final class StackServer {
   }
   private func open(_ roles: PairingRoles) {
     var chance = SystemRandomNumberGenerator()
-    target = PairingTarget(roles, seed: chance.next())
+    replace(PairingTarget(roles, seed: chance.next()))
+  }
+  private func replace(_ target: any ServedTarget) {
+    self.target = target
     isFresh = true
     isKeyWanted = false
   }
   private func open(_ file: DatabaseFile) {
-    target = StackTarget(file)
-    isFresh = true
-    isKeyWanted = false
+    replace(StackTarget(file))
     if let mtu { do throws(TargetError) { try target.perform(.mtu(mtu)) } catch {} }
   }
 
@@ -168,6 +170,11 @@ public final class StackServer {
           throw FileError("control", line: 1, "a role and two addresses belong after channel smp")
         }
         open(roles)
+      } else if line.hasPrefix(LinkRole.word) {
+        guard let role = LinkRole.words[String(line.dropFirst(LinkRole.word.count))] else {
+          throw FileError("control", line: 1, "central or peripheral belongs after channel l2cap")
+        }
+        replace(ChannelTarget(role))
       } else if line == "key" {
         isKeyWanted = true
       } else if line.hasPrefix("open ") {
@@ -207,6 +214,12 @@ public final class StackServer {
       }
     }
   }
+}
+
+extension LinkRole {
+  fileprivate static var word: String { "channel l2cap " }
+  /// `channel l2cap peripheral`: the side under test.
+  var line: String { Self.word + script }
 }
 
 extension PairingRoles {

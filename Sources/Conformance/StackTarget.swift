@@ -21,7 +21,7 @@ public final class StackTarget: ServedTarget {
 
   private var outgoing = Deque<[UInt8]>()
   private var values = Deque<ReceivedValue>()
-  private var events = Deque<PairingEvent>()
+  private var events = Deque<ApplicationEvent>()
   private var answers: [Answer] = []
   /// Writes of one queue, until the last of them is reported.
   private var gathered: [Write] = []
@@ -140,7 +140,7 @@ public final class StackTarget: ServedTarget {
       configuration.repeatsWhenSecured = isOn
       client = Client(configuration: configuration)
       client.open(bearer.id)
-    case .pairing, .pair, .requestSecurity, .answer, .encryption:
+    case .pairing, .pair, .requestSecurity, .answer, .encryption, .channels:
       throw .unsupported("the channel att has no \"\(command.script)\"")
     }
     pump()
@@ -184,7 +184,7 @@ public final class StackTarget: ServedTarget {
     return values.popFirst()
   }
 
-  public func event(within time: Duration) throws(TargetError) -> PairingEvent? {
+  public func event(within time: Duration) throws(TargetError) -> ApplicationEvent? {
     let end = now + time
     while events.isEmpty, step(until: end) {}
     return events.popFirst()
@@ -279,7 +279,7 @@ public final class StackTarget: ServedTarget {
       case .completed(let id, let result): if id == running?.id { end(self.result(result)) }
       case .securityNeeded(let error):
         if pairing.canImprove(key, isTooShort: error == .encryptionKeySizeTooShort) {
-          events.append(PairingEvent(.asksSecurity, [error.rawValue]))
+          events.append(ApplicationEvent(.asksSecurity, [error.rawValue]))
         } else {
           client.securityEnded(isSecured: false)
         }

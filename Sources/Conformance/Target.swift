@@ -3,10 +3,11 @@ import BindruneWire
 import BindruneGATT
 import BindruneSMP
 
-/// A stack under test, as a tester sees it: one ATT bearer, or one Security Manager channel, and commands besides.
+/// A stack under test, as a tester sees it: one ATT bearer, one Security Manager channel, or the channels of one link,
+/// and commands besides.
 ///
-/// `StackTarget` and `PairingTarget` are our own, in virtual time; `SocketTarget` is any stack on a socket, in real
-/// time.
+/// `StackTarget`, `PairingTarget` and `ChannelTarget` are our own, in virtual time; `SocketTarget` is any stack on a
+/// socket, in real time.
 public protocol ConformanceTarget: AnyObject {
   /// Sends one PDU to the side under test.
   func send(_ pdu: [UInt8]) throws(TargetError)
@@ -14,7 +15,7 @@ public protocol ConformanceTarget: AnyObject {
   func receive(within time: Duration) throws(TargetError) -> Received
   /// Lets time pass; PDUs that arrive meanwhile are kept.
   func wait(_ time: Duration) throws(TargetError)
-  /// Ends the bearer and begins another. The database remains.
+  /// Ends the bearer, or the link, and begins another. The database remains.
   func reconnect() throws(TargetError)
   /// False if it accepts only PDUs; a script that needs commands is then skipped.
   var takesCommands: Bool { get }
@@ -24,7 +25,7 @@ public protocol ConformanceTarget: AnyObject {
   /// The next value that the client passes to its application.
   func value(within time: Duration) throws(TargetError) -> ReceivedValue?
   /// The next thing that the side under test asks its application or user, or shows them.
-  func event(within time: Duration) throws(TargetError) -> PairingEvent?
+  func event(within time: Duration) throws(TargetError) -> ApplicationEvent?
   /// The key with which it has its controller encrypt the link: 16 octets, the least significant first.
   func key(within time: Duration) throws(TargetError) -> [UInt8]?
 }
@@ -43,8 +44,8 @@ protocol ServedTarget: ConformanceTarget {
   func forgetLines()
 }
 
-/// What a side under test asks its application or user, or shows them.
-public struct PairingEvent: Sendable, Equatable {
+/// What a side under test asks its application or user, shows them, or tells them of channels.
+public struct ApplicationEvent: Sendable, Equatable {
   public enum Kind: String, Sendable, CaseIterable {
     /// Enter the six digits that the other device shows.
     case asksPasskey = "asks passkey"
@@ -58,9 +59,21 @@ public struct PairingEvent: Sendable, Equatable {
     case showsKeypress = "shows keypress"
     /// The data to give the tester out of band: a confirm value and a random number.
     case showsData = "shows oob"
+    /// A channel is open: its number here.
+    case opened
+    /// A channel that the application asked for does not open: its number here, and the result with which the tester
+    /// refused it, if that is the reason.
+    case failed
+    /// An open channel has ended: its number here.
+    case ended
+    /// An SDU, behind the number of its channel.
+    case received
 
     static let asked: [String: Kind] = [
       "passkey": .asksPasskey, "comparison": .asksComparison, "security": .asksSecurity,
+    ]
+    static let ofChannels: [String: Kind] = [
+      "opened": .opened, "failed": .failed, "ended": .ended, "received": .received,
     ]
     static let shown: [String: Kind] = ["passkey": .showsPasskey, "keypress": .showsKeypress, "oob": .showsData]
   }
@@ -73,7 +86,7 @@ public struct PairingEvent: Sendable, Equatable {
   }
 }
 
-extension PairingEvent: CustomStringConvertible {
+extension ApplicationEvent: CustomStringConvertible {
   /// In the syntax of scripts.
   public var description: String { octets.isEmpty ? kind.rawValue : "\(kind.rawValue) \(hexText(octets))" }
 }

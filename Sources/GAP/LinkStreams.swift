@@ -30,7 +30,7 @@ public struct ChannelService: BitwiseCopyable, Sendable {
   }
 
   /// The answer to a request on a link that this protects: Vol 3, Part C, §10.3.1; the results: Vol 3, Part A, §4.23.
-  func decision(on link: LinkSecurity) -> ChannelDecision {
+  public func decision(on link: LinkSecurity) -> ChannelDecision {
     guard security > .none else { return .accepted(settings) }
     guard let key = link.key else {
       return .refused(link.isBonded ? .insufficientEncryption : .insufficientAuthentication)

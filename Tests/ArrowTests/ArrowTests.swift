@@ -29,9 +29,9 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneTransport", "Transport", ["BindruneHCI", "BindruneCapture", "BindruneAdapters"]),
   // The Simulator for `sim`, a radio in the process.
   ("Bindrune", "Bindrune", ["BindruneGAP", "BindruneTransport", "BindruneSimulator"]),
-  // A tester beside the stack: its scripts drive ATT, GATT and SMP without a controller, or a socket; it computes with
-  // the Toolbox what a tester of pairing must know itself.
-  ("BindruneConformance", "Conformance", ["BindruneGATT", "BindruneSMP", "BindruneToolbox", "CBindruneSystem"]),
+  // A tester beside the stack: its scripts drive L2CAP, ATT, GATT and SMP without a controller, or a socket; it computes
+  // with the Toolbox what a tester of pairing must know itself. Of GAP it uses who may open a channel.
+  ("BindruneConformance", "Conformance", ["BindruneGAP", "BindruneSMP", "BindruneToolbox", "CBindruneSystem"]),
   (
     "BindruneTrace", "Trace",
     ["BindruneCapture", "BindruneSystem", "BindruneGAP", "BindruneSMP", "BindruneATT", "BindruneL2CAP", "BindruneHCI"]

@@ -216,7 +216,7 @@ private final class Mistaken: ConformanceTarget {
   func perform(_ command: Command) throws(TargetError) { try target.perform(command) }
   func result(within time: Duration) throws(TargetError) -> ProcedureResult? { try target.result(within: time) }
   func value(within time: Duration) throws(TargetError) -> ReceivedValue? { try target.value(within: time) }
-  func event(within time: Duration) throws(TargetError) -> PairingEvent? { try target.event(within: time) }
+  func event(within time: Duration) throws(TargetError) -> ApplicationEvent? { try target.event(within: time) }
   func key(within time: Duration) throws(TargetError) -> [UInt8]? {
     guard let key = try target.key(within: time) else { return nil }
     return note(key, changeKey(key))

@@ -20,6 +20,41 @@ import Testing
     ("< {x}", 3, 3, "x has not been captured"),
     ("< {x:2}", 3, 3, "capture"),
     ("> {x:0}", 3, 3, "1 to 512"),
+    ("< [40-7F]", 3, 3, "a range in octets to send"),
+    ("> [7F-40]", 3, 3, "the least first"),
+    ("> [40-]", 3, 3, "the least first"),
+    ("> [4-7F]", 3, 3, "the least first"),
+    ("> [40-7F", 3, 3, "the least first"),
+    ("> {x:[40-7F]", 3, 13, "closing }"),
+    ("< {x:[40-7F]}", 3, 3, "capture"),
+    ("ignore", 3, 7, "octets are missing"),
+    ("repeat {x}\nend", 3, 8, "x has not been captured"),
+    ("> {x:2}\nrepeat {x} {x}\nend", 4, 8, "as one name says"),
+    ("listen", 3, 7, "the SPSM"),
+    ("listen 0x0100 mtu 64 mps 64", 3, 8, "0x0001 to 0x00FF"),
+    ("listen 0 mtu 64 mps 64", 3, 8, "0x0001 to 0x00FF"),
+    ("listen 0x0080", 3, 14, "the lengths are missing"),
+    ("listen 0x0080 mps 64", 3, 15, "the lengths are missing"),
+    ("listen 0x0080 mtu 22 mps 64", 3, 19, "23 to 65535"),
+    ("listen 0x0080 mtu 64 mps 65534", 3, 26, "23 to 65533"),
+    ("listen 0x0080 mtu 64 mps 64 key6", 3, 29, "key7 to key16"),
+    ("listen 0x0080 mtu 64 mps 64 most", 3, 33, "how many channels"),
+    ("connect 0x0080 mtu 64 mps 64 twice", 3, 30, "enhanced"),
+    ("connect 0x0080 mtu 64 mps 64 enhanced 6", 3, 39, "one to five"),
+    ("connect 0x0080 mtu 63 mps 64 enhanced 1", 3, 15, "64 or more"),
+    ("connect 0x0080 mtu 64 mps 63 enhanced 1", 3, 15, "64 or more"),
+    ("send", 3, 5, "the number of a channel"),
+    ("send {cid} 01", 3, 6, "cid has not been captured"),
+    ("send 40 00 ??", 3, 12, "wildcard"),
+    ("close", 3, 6, "the number of a channel"),
+    ("reading fast", 3, 9, "off, on"),
+    ("reconfigure mtu 63 mps 64 40 00", 3, 17, "64 to 65535"),
+    ("reconfigure mtu 64 mps 64", 3, 26, "the number of a channel"),
+    ("fragments 0", 3, 11, "1 to 65535"),
+    ("parameters 24 40 0", 3, 19, "the timeout"),
+    ("parameters 24 40 0 65536", 3, 20, "16 bits"),
+    ("decide now", 3, 8, "should end here"),
+    ("opened {cid}", 3, 8, "cid has not been captured"),
     ("> {x:2", 3, 7, "closing }"),
     ("> {}", 3, 4, "a name is missing"),
     ("> * 3", 3, 3, "repeats"),
@@ -107,9 +142,17 @@ import Testing
     ),
     ("title:\nclosed", "s:1:7: title: has no value; write it after the colon"),
     ("title: T\nside: left\nclosed", "s:2:1: side: is server or client"),
-    ("title: T\nchannel: hci\nclosed", "s:2:1: channel: is smp or att"),
+    ("title: T\nchannel: hci\nclosed", "s:2:1: channel: is smp or l2cap or att"),
+    (
+      "title: T\nchannel: l2cap\nrole: initiator\nclosed",
+      "s:3:1: role: of the channel l2cap is central or peripheral"
+    ),
+    (
+      "title: T\nrole: central\nchannel: smp\nclosed",
+      "s:2:1: role: of the channel smp is initiator or responder"
+    ),
     ("title: T\nchannel: smp\nclosed", "s:1:1: no role under test; add \"role: initiator\" or \"role: responder\""),
-    ("title: T\nrole: left\nclosed", "s:2:1: role: is responder or initiator"),
+    ("title: T\nrole: left\nclosed", "s:2:1: role: is responder or peripheral or initiator or central"),
     (
       "title: T\ninitiator: 00:11:22:33:44 random\nclosed",
       "s:2:1: initiator: is an address and its type, as C0:00:5E:00:53:01 random, or … public"
@@ -180,7 +223,12 @@ import Testing
     "pairing oob-data 01 02", "pairing oob-own", "pairing oob-required on", "pairing debug-key on",
     "pairing accepts off",
     "pairing consents off", "pairing on-demand on", "pair", "request-security", "answer yes", "answer no",
-    "answer passkey 12", "answer keypress 4", "encryption on", "encryption off",
+    "answer passkey 12", "answer keypress 4", "encryption on", "encryption off", "listen 0x0080 mtu 64 mps 23",
+    "listen 0x0027 mtu 64 mps 64 most 2 authenticated authorized key16 later", "decide",
+    "connect 0x0080 mtu 65535 mps 65533",
+    "connect 0x0027 mtu 64 mps 64 enhanced 5", "send 40 00 01 02", "send 40 00", "close 40 00", "reading on",
+    "reading off",
+    "reconfigure mtu 128 mps 64 40 00 41 00", "fragments 27", "parameters 24 40 0 500",
   ]) func commandsAreText(_ line: String) throws {
     let command = try #require(try Command(line: line, file: "c"))
     #expect(command.script == line)
@@ -232,7 +280,7 @@ import Testing
       ],
     ]
     let repeated = [step(4, "< 0A", .send(OctetPattern([0x0A]))), step(5, "either", .either(branches))]
-    #expect(script.steps == [step(3, "repeat 2", .repeated(2, repeated)), step(12, "closed", .closed)])
+    #expect(script.steps == [step(3, "repeat 2", .repeated(.fixed(2), repeated)), step(12, "closed", .closed)])
   }
 
   // MARK: Databases
@@ -375,7 +423,10 @@ import Testing
       #"{"services": [{"uuid": "180F", "handle": "0x0010", "characteristics": [{"uuid": "2A19", "properties": ["read"]}]}]}"#,
       "title: T\nchannel: smp\nrole: responder\neach: a b = 00 01, 02 03\nrepeat 2\n"
         + "< {a} f4({pkx}, {x}, 00*16, bit(01*4, {round}))\nend\neither\n> 01 {b}\nor\n> nothing\nend\nlet x = 01\ncheck {x} != 00\nasks passkey\nkey s1(00, 01, 02)\n",
-      "call write-reliable 0x0003 01, 0x0005 02 03", "call discover-characteristics 0x0001-0x0005 2A00",
+      "title: T\nchannel: l2cap\nrole: central\nlisten 0x0080 mtu 64 mps 64 most 2 key16\n> {x:[40-7F]} [01-FF]\n"
+        + "repeat {x}\nsend {x} 00 01\nend\nconnect 0x0081 mtu 64 mps 64 enhanced 5\nignore 05 00 ...\n",
+      "parameters 24 40 0 500", "reconfigure mtu 64 mps 64 40 00", "call write-reliable 0x0003 01, 0x0005 02 03",
+      "call discover-characteristics 0x0001-0x0005 2A00",
     ]
     let alphabet = Array("0123456789ABCDEFx{}[]():,.*?|<>#\"\\ \n\r\tstwcanlo-é\u{0}")
     for _ in 0..<3000 {

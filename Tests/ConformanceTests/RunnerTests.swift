@@ -23,6 +23,13 @@ import Testing
   @Test(arguments: [
     ("< 0A 03 00\n> 0B 01 03", "3 > 0B 01 03: 0B 01 03; 0B 01 02"),
     ("< 0A 03 00\n> 0B 01", "3 > 0B 01: 0B 01; 0B 01 02"),
+    ("< 0A 03 00\n> 0B [02-FF] 02", "3 > 0B [02-FF] 02: 0B [02-FF] 02; 0B 01 02"),
+    ("ignore 0B 01 ...\n< 0A 03 00\n> 0B 09", "4 > 0B 09: 0B 09; nothing"),
+    ("ignore 0A ...\n< 0A 03 00\nnothing", "4 nothing: nothing within 1s; 0B 01 02"),
+    (
+      "let many = 01 02 03\nrepeat {many}\nnothing\nend",
+      "3 repeat {many}: a count of one or two octets; 01 02 03"
+    ),
     ("< 0A 03 00\n> 0B 01 02 ??", "3 > 0B 01 02 ??: 0B 01 02 ??; 0B 01 02"),
     ("< 0A 03 00\n> 0B 02 | nothing", "3 > 0B 02 | nothing: 0B 02 | nothing; 0B 01 02"),
     ("> 0B", "2 > 0B: 0B; nothing"),
@@ -60,6 +67,9 @@ import Testing
     "notify 0x0005 01\nnothing\n< 12 06 00 01 00\n> 13\nnotify 0x0005 02\n> 1B 05 00 02",
     "< 52 03 00 09\n> nothing",
     "mtu 100\n< 02 17 00\n> 03 64 00",
+    "< 0A 03 00\n> [0A-0B] {a:[01-01]} [00-02]\ncheck {a} = 01",
+    "let two = 02 00\nrepeat {two}\n< 0A 03 00\n> 0B 01 02\nend",
+    "ignore 0B ...\n< 0A 03 00\n< 0A 03 00\n> 0B 01 02\n< 0A 01 00\n> 0B E0 FF\nnothing\n< 0A 03 00",
   ]) func passes(_ lines: String) throws { #expect(try verdict(lines).outcome == .passed) }
 
   @Test func theTranscriptHasEveryPDU() throws {

@@ -14,13 +14,17 @@ import Testing
   static func name(_ file: ScriptFile) -> String { String(file.name.dropFirst(folder.count + 1)) }
 
   static func run(_ script: Script, _ file: ScriptFile) throws -> Verdict {
-    if script.channel == .smp { return Runner.run(script, against: PairingTarget(script.pairing)) }
+    switch script.channel {
+    case .smp: return Runner.run(script, against: PairingTarget(script.pairing))
+    case .l2cap: return Runner.run(script, against: ChannelTarget(script.linkRole))
+    case .att: break
+    }
     let database = try script.database.map { try ScriptFile.database(file.neighbour($0)) } ?? DatabaseFile()
     return Runner.run(script, against: StackTarget(database))
   }
 
   @Test func thereAreManyOfThem() {
-    #expect(Self.files.count >= 590)
+    #expect(Self.files.count >= 750)
     #expect(Set(Self.files.map(\.path)).count == Self.files.count)
   }
 
@@ -35,13 +39,15 @@ import Testing
   /// `IDS.md` gives the source of each test ID among the names.
   @Test func everyTestIDIsListed() throws {
     let listed = try TextFile.read("\(Self.folder)/IDS.md").split(separator: "\n")
-      .filter { $0.hasPrefix("| GATT/") || $0.hasPrefix("| SM/") }.compactMap {
+      .filter { line in ["| GATT/", "| SM/", "| L2CAP/"].contains { line.hasPrefix($0) } }.compactMap {
         $0.split(separator: " ").dropFirst().first.map(String.init)
       }
     let used = Self.files.map(Self.name)
-      .filter { $0.wholeMatch(of: /(?:GATT\/(?:CL|SR)|SM\/(?:CEN|PER))\/[A-Z]+\/B[IV]-\d\d-C/) != nil }
+      .filter {
+        $0.wholeMatch(of: /(?:GATT\/(?:CL|SR)\/|SM\/(?:CEN|PER)\/|L2CAP\/(?:(?:COS|LE)\/)?)[A-Z]+\/B[IV]-\d\d-C/) != nil
+      }
     #expect(listed.sorted() == used.sorted())
-    #expect(used.count >= 100)
+    #expect(used.count >= 280)
   }
 
   @Test(arguments: files.map(\.path)) func passes(_ path: String) throws {
@@ -51,6 +57,9 @@ import Testing
       #expect(verdict.outcome == .passed, "\(name) \(script.variant ?? ""): \(verdict.transcript.suffix(6))")
       #expect(script.section.contains("§"), "a script names the section")
       #expect(name.hasPrefix("SM/") == (script.channel == .smp))
+      let isOfChannels = name.hasPrefix("L2CAP/") || name.hasPrefix("own/channels/")
+      #expect(isOfChannels == (script.channel == .l2cap))
+      if script.channel == .l2cap { continue }
       guard script.channel == .att else {
         #expect(script.pairing.role == (name.hasPrefix("SM/CEN/") ? .initiator : .responder))
         continue
@@ -81,8 +90,10 @@ import Testing
   /// Every PDU occurs in a passing script of the server, and in one of the client.
   @Test func everyPDUOnBothSides() throws {
     var proofs: [String: [String]] = [:]
-    for file in Self.files where !Self.name(file).hasPrefix("SM/") {
-      let script = try #require(try file.scripts().first), verdict = try Self.run(script, file)
+    for file in Self.files {
+      let script = try #require(try file.scripts().first)
+      guard script.channel == .att else { continue }
+      let verdict = try Self.run(script, file)
       guard verdict.outcome == .passed, let side = script.side else { continue }
       for line in verdict.transcript {
         let words = line.split(separator: " ")

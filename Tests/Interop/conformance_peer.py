@@ -4,7 +4,8 @@
 Bumble has no part in the sockets: its Server sees a connection that is none, and a device that only sends. A database
 file becomes attributes at the handles that it names. What an application would do (the most octets of a value, delays,
 errors of its own) stands in the values' callbacks; permissions are Bumble's to enforce. For scripts of pairing, its
-Security Manager takes the server's place: conformance_pairing.py.
+Security Manager takes the server's place, conformance_pairing.py; for scripts of channels its L2CAP does,
+conformance_channels.py.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import types
 
 from bumble import att, core, gatt, gatt_server
 
+import conformance_channels
 import conformance_pairing
 
 PROPERTIES = {
@@ -117,7 +119,8 @@ class Peer:
         manager = types.SimpleNamespace(le_coc_channels={})
         self.device = types.SimpleNamespace(send_l2cap_pdu=self.send_pdu, l2cap_channel_manager=manager)
         self.server = gatt_server.Server(self.device)
-        self.pairing = None
+        # What has taken the server's place.
+        self.other = None
         self.write = None
 
     def send_pdu(self, handle, _cid, pdu):
@@ -198,8 +201,8 @@ class Peer:
     # The bearer
 
     def connect(self, send):
-        if self.pairing:
-            self.pairing.connect(send)
+        if self.other:
+            self.other.connect(send)
             return
         if self.connection is not None:
             self.server.on_disconnection(self.connection)
@@ -209,8 +212,8 @@ class Peer:
     def receive(self, pdu):
         """As Device.on_gatt_pdu does it; what Bumble cannot parse it drops."""
         try:
-            if self.pairing:
-                self.pairing.receive(pdu)
+            if self.other:
+                self.other.receive(pdu)
                 return
             parsed = att.ATT_PDU.from_bytes(pdu)
             if not parsed.op_code & 1:
@@ -224,13 +227,16 @@ class Peer:
         verb, _, rest = line.partition(' ')
         words = rest.split()
         if verb == 'open':
-            self.pairing = None
+            self.other = None
             self.open(rest)
-        elif verb == 'channel' and words[0] == 'smp':
-            self.pairing = conformance_pairing.Pairing(rest[len(words[0]) :], self.write)
-            self.pairing.connect(None)
-        elif self.pairing:
-            return self.pairing.command(verb, words)
+        elif verb == 'channel' and words[0] in ('smp', 'l2cap'):
+            if words[0] == 'smp':
+                self.other = conformance_pairing.Pairing(rest[len(words[0]) :], self.write)
+            else:
+                self.other = conformance_channels.Channels(words[1], self.write)
+            self.other.connect(None)
+        elif self.other:
+            return self.other.command(verb, words)
         elif verb == 'mtu':
             self.server.max_mtu = int(words[0])
         elif verb == 'security' and len(words) == 1:

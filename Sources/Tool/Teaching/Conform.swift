@@ -11,8 +11,8 @@ struct Conform: AsyncParsableCommand {
     discussion: """
       A script is a text file that lists what a tester sends and what must come back; Fixtures/Scripts/FORMAT.md \
       describes the format. By default the scripts test this stack, in virtual time; --against tests another stack \
-      over a socket that carries its ATT PDUs, or for scripts of pairing the PDUs of its Security Manager, in real \
-      time. Prints PASS, FAIL or SKIP for each; status 1 if any failed. --serve offers this stack on a socket, for \
+      over a socket that carries its ATT PDUs, or for scripts of pairing the PDUs of its Security Manager, or for \
+      scripts of channels all PDUs of a link, in real time. Prints PASS, FAIL or SKIP for each; status 1 if any failed. --serve offers this stack on a socket, for \
       other tools to test.
       """)
 
@@ -147,14 +147,18 @@ struct Conform: AsyncParsableCommand {
   }
 
   private func verdict(_ script: Script, _ file: ScriptFile, _ hasConnected: inout Bool) throws -> Verdict {
-    let path = script.channel == .smp ? nil : database ?? script.database.map { file.neighbour($0) }
+    let path = script.channel != .att ? nil : database ?? script.database.map { file.neighbour($0) }
     var database = DatabaseFile()
     do throws(FileError) {
       if let path { database = try ScriptFile.database(path) }
     } catch { throw UnreadableScript(error.description) }
     guard let against else {
       let target: any ConformanceTarget =
-        script.channel == .smp ? PairingTarget(script.pairing) : StackTarget(database)
+        switch script.channel {
+        case .att: StackTarget(database)
+        case .smp: PairingTarget(script.pairing)
+        case .l2cap: ChannelTarget(script.linkRole)
+        }
       return Runner.run(script, against: target, patience: timeout.duration)
     }
     let whole = path.map { URL(filePath: $0).standardizedFileURL.path }
