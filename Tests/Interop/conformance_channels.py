@@ -1,7 +1,7 @@
 """Bumble's L2CAP behind the sockets of `bindrune conform`: Fixtures/Scripts/FORMAT.md, "Channels".
 
 Bumble has no part in the sockets: its ChannelManager sees a connection that is none, and a host that only sends. What
-Bumble cannot be told is `unsupported`: security, limits, and an application that does not read.
+Bumble cannot be told is `unsupported`: security, limits, empty SDUs, and an application that does not read or gives up.
 """
 
 import asyncio
@@ -42,6 +42,8 @@ class Channels:
         self.connection = None
         self.manager = l2cap.ChannelManager()
         self.manager.host = Host(self.send_pdu)
+        # SDUs that wait, by channel: Bumble joins what it is given at once.
+        self.queues = {}
 
     def send_pdu(self, handle, pdu):
         if self.send and handle == self.connection.handle:
@@ -110,15 +112,29 @@ class Channels:
                 asyncio.ensure_future(self.open(spec, int(rest[1]) if rest else None))
         elif verb == 'send':
             octets = bytes.fromhex(''.join(words))
-            self.channel(octets).write(octets[2:])
+            channel = self.channel(octets)
+            if len(octets) == 2:
+                return 'unsupported'
+            if channel not in self.queues:
+                self.queues[channel] = asyncio.Queue()
+                asyncio.ensure_future(self.write_all(channel))
+            self.queues[channel].put_nowait(octets[2:])
         elif verb == 'close':
-            task = asyncio.ensure_future(self.channel(bytes.fromhex(''.join(words))).disconnect())
+            channel = self.channel(bytes.fromhex(''.join(words)))
+            if channel.state != channel.State.CONNECTED:
+                return 'unsupported'
+            task = asyncio.ensure_future(channel.disconnect())
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
         elif verb == 'parameters':
             asyncio.ensure_future(self.update(*(int(word) for word in words)))
         else:
             return 'unsupported'
         return 'ok'
+
+    async def write_all(self, channel):
+        while True:
+            channel.write(await self.queues[channel].get())
+            await channel.drain()
 
     async def update(self, *numbers):
         result = await self.manager.update_connection_parameters(self.connection, *numbers)

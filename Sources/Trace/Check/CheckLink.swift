@@ -48,7 +48,10 @@ struct CheckLink {
   ) {
     guard transport != .classic else { return }
     let channel = frame.channel
-    if transport == .le { signals.channel(channel.rawValue, direction, &report) }
+    if transport == .le {
+      signals.timePasses(&report)
+      signals.channel(channel.rawValue, direction, &report)
+    }
     switch channel {
     case .attribute:
       guard frame.isWhole else { return attributes.lose() }

@@ -16,7 +16,8 @@ public enum CheckRule: UInt8, CaseIterable, Hashable, Sendable {
   // MARK: L2CAP
   case fragmentOrder, frameComplete, frameOverlong, channelKnown, channelOpen, signalSingle, signalLength, signalCode
   case signalIdentifier, signalResponse, signalReuse, updateByPeripheral, updateParameters, updateTimeout
-  case channelPSM, channelRange, channelMinimum, channelCredits, channelCreditLimit, segmentSize, unitSize
+  case signalTimeout, channelPSM, channelRange, channelUnique, channelMinimum, channelFirstCredits, channelCount
+  case channelCredits, channelCreditLimit, segmentSize, unitSize, reconfiguredChannel, reconfiguredMTU, reconfiguredMPS
 
   // MARK: ATT
   case attributeEmpty, attributeOpcode, attributeShape, attributeMTU, mtuOnce, mtuMinimum, mtuSymmetric

@@ -229,6 +229,11 @@ extension CheckRule {
         "l2cap.update-timeout", "Vol 3, Part A, §4.20",
         "The requested latency is below (timeout / (interval max × 2)) − 1."
       )
+    case .signalTimeout:
+      (
+        "l2cap.signal-timeout", "Vol 3, Part A, §6.2.1, §6.2.2",
+        "A signaling request is answered within 60 s, or within 300 s of a response that announces another one."
+      )
     case .channelPSM:
       ("l2cap.psm", "Vol 3, Part A, §4.22", "A channel request's SPSM is 0x0001 to 0x00FF.")
     case .channelRange:
@@ -236,8 +241,23 @@ extension CheckRule {
         "l2cap.channel-range", "Vol 3, Part A, §4.22",
         "A channel that is opened on LE has an identifier of 0x0040 to 0x007F."
       )
+    case .channelUnique:
+      (
+        "l2cap.channel-unique", "Vol 3, Part A, §2.1, §4.22",
+        "A channel that is opened has an identifier that no open channel of its device has."
+      )
     case .channelMinimum:
       ("l2cap.channel-minimum", "Vol 3, Part A, §4.22", "A channel's MTU is at least 23, its MPS 23 to 65,533.")
+    case .channelFirstCredits:
+      (
+        "l2cap.channel-first-credits", "Vol 3, Part A, §4.25, §4.26",
+        "Enhanced channels begin with 1 to 65,535 credits."
+      )
+    case .channelCount:
+      (
+        "l2cap.channel-count", "Vol 3, Part A, §4.26",
+        "A response that opens enhanced channels names as many as its request."
+      )
     case .channelCredits:
       (
         "l2cap.channel-credits", "Vol 3, Part A, §10.1",
@@ -257,6 +277,18 @@ extension CheckRule {
       (
         "l2cap.unit-size", "Vol 3, Part A, §3.4.3",
         "An SDU is not longer than its receiver's MTU, and its segments have its length."
+      )
+    case .reconfiguredChannel:
+      (
+        "l2cap.reconfigured-channel", "Vol 3, Part A, §4.27",
+        "A reconfiguration is about open enhanced channels of its device."
+      )
+    case .reconfiguredMTU:
+      ("l2cap.reconfigured-mtu", "Vol 3, Part A, §4.27", "A reconfiguration does not make an MTU less than before.")
+    case .reconfiguredMPS:
+      (
+        "l2cap.reconfigured-mps", "Vol 3, Part A, §4.27",
+        "A reconfiguration of more than one channel does not make an MPS less than before."
       )
 
     // MARK: ATT

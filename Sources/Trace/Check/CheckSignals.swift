@@ -7,7 +7,8 @@ import BindruneL2CAP
 /// ``Checker``. Vol 3, Part A, §4 and §10.1.
 ///
 /// **Function**: a channel is two endpoints, one at each device. A device gives the other credits for its own endpoint,
-/// and states there what it can receive. A command is decoded after `lengthProblem` has judged its length.
+/// and states there what it can receive. A command is decoded after `lengthProblem` has judged its length. What a gap
+/// of the trace leaves open, about an endpoint or a request, is not judged.
 struct CheckSignals {
   /// The receiving end of a channel.
   private struct Endpoint {
@@ -19,6 +20,8 @@ struct CheckSignals {
     var mtu: Int, mps: Int
     /// Frames that the other device may send now.
     var credits: Int
+    /// Of a request that can be reconfigured.
+    var isEnhanced: Bool
     /// Octets of an SDU that are still to come; 0 between two.
     var remaining = 0
     /// Every frame of it is in the trace.
@@ -31,6 +34,12 @@ struct CheckSignals {
     /// The whole command, to which ranges in `signal` refer. None of one that broke a rule.
     var octets: [UInt8] = []
     var signal: AnySignal?
+    /// Since when the answer has been due for `limit`; nil: none is, or it may be in a gap.
+    var since: Int64?
+    var limit = Request.responseLimit
+    /// The greatest values of RTX and ERTX, in nanoseconds.
+    static var responseLimit: Int64 { 60_000_000_000 }
+    static var furtherLimit: Int64 { 300_000_000_000 }
     /// The code of the answer, unless that is Command Reject.
     var response: SignalCode { SignalCode(rawValue: code.rawValue &+ 1) }
   }
@@ -44,10 +53,15 @@ struct CheckSignals {
   private var isCertain = false
   /// Requests without an answer, by their identifier: the host's and the peer's.
   private var waiting: [[UInt8: Request]] = [[:], [:]]
+  /// The last request that was answered, the host's and the peer's: it may come again, if it has crossed the answer.
+  private var answered: [[UInt8]] = [[], []]
   private var endpoints: [Endpoint] = []
 
   mutating func lose() {
     isCertain = false
+    for place in waiting.indices {
+      for identifier in waiting[place].keys { waiting[place][identifier]?.since = nil }
+    }
     for index in endpoints.indices {
       endpoints[index].isCertain = false
       endpoints[index].remaining = 0
@@ -64,6 +78,28 @@ struct CheckSignals {
     report.judge(
       .channelKnown, isKnown, by: direction.sender, seen: "channel \(code(channel, 4))",
       allowed: "0x0004 to 0x0006, 0x0020 to 0x003E, 0x0040 to 0x007F")
+  }
+
+  /// A frame of the connection: what has waited too long for its answer.
+  mutating func timePasses(_ report: inout CheckReport) {
+    for place in waiting.indices {
+      for identifier in waiting[place].keys.sorted() {
+        guard let request = waiting[place][identifier], let elapsed = elapsed(since: request, report),
+          elapsed > request.limit
+        else { continue }
+        waiting[place][identifier]?.since = nil
+        report.judge(
+          .signalTimeout, false, by: place == 0 ? .peer : .host,
+          seen: "no answer to \(Self.name(request.code)) for \(elapsed / 1_000_000_000) s",
+          allowed: "\(request.limit / 1_000_000_000) s")
+      }
+    }
+  }
+  /// A longer time than an hour is a clock that was set.
+  private func elapsed(since request: Request, _ report: CheckReport) -> Int64? {
+    guard let since = request.since else { return nil }
+    let (elapsed, hasOverflow) = report.time.subtractingReportingOverflow(since)
+    return hasOverflow || !(0..<3_600_000_000_000).contains(elapsed) ? nil : elapsed
   }
 
   // MARK: Commands
@@ -148,24 +184,76 @@ struct CheckSignals {
     report.judge(
       .signalReuse, known == nil || known?.octets == octets, by: party,
       seen: "identifier \(code(header.identifier)) again", allowed: "another one, or the same request")
-    waiting[Self.place(direction)][header.identifier] = Request(code: header.code, octets: octets, signal: signal)
+    var request = Request(code: header.code, octets: octets, signal: signal)
+    if isAnswered(signal, direction), header.identifier != 0 { request.since = report.time }
+    waiting[Self.place(direction)][header.identifier] = request
+    let isNew = answered[Self.place(direction)] != octets
     switch signal {
     case .connectionParameterUpdateRequest(let asked): update(asked, isCentral: isCentral, party, &report)
     case .leCreditBasedConnectionRequest(let asked):
       spsm(asked.spsm, party, &report)
       range(asked.sourceCID, party, &report)
+      if isNew { unique([asked.sourceCID], direction, &report) }
       minimum(asked.mtu, asked.mps, 23, party, &report)
     case .creditBasedConnectionRequest(let asked):
       spsm(asked.spsm, party, &report)
       minimum(asked.mtu, asked.mps, 64, party, &report)
-      var channels = asked.sourceCIDs.cursor
-      while let channel = channels.next(in: command) { range(channel, party, &report) }
-    case .creditBasedReconfigureRequest(let asked): minimum(asked.mtu, asked.mps, 64, party, &report)
+      firstCredits(asked.initialCredits, party, &report)
+      let channels = asked.sourceCIDs.all(in: command)
+      for channel in channels { range(channel, party, &report) }
+      if isNew { unique(channels, direction, &report) }
+    case .creditBasedReconfigureRequest(let asked):
+      minimum(asked.mtu, asked.mps, 64, party, &report)
+      reconfigures(asked, asked.destinationCIDs.all(in: command), direction, &report)
     case .commandRejectResponse, .disconnectionRequest, .disconnectionResponse, .connectionParameterUpdateResponse,
       .leCreditBasedConnectionResponse, .flowControlCreditIndication, .creditBasedConnectionResponse,
       .creditBasedReconfigureResponse:
       break
     }
+  }
+  /// A disconnection request whose channels do not match is discarded: Vol 3, Part A, §4.6.
+  private func isAnswered(_ signal: AnySignal, _ direction: HCIDirection) -> Bool {
+    guard case .disconnectionRequest(let asked) = signal else { return true }
+    return endpoints.contains {
+      $0.owner != direction && $0.channel == asked.destinationCID && $0.other == asked.sourceCID && $0.isCertain
+    }
+  }
+  /// The numbers that a device gives to new channels.
+  private func unique(_ channels: [ChannelID], _ owner: HCIDirection, _ report: inout CheckReport) {
+    for (index, channel) in channels.enumerated() where channel.rawValue != 0 {
+      let isOpen = endpoints.contains { $0.owner == owner && $0.channel == channel && $0.isCertain }
+      report.judge(
+        .channelUnique, !isOpen && !channels[..<index].contains(channel), by: owner.sender,
+        seen: "channel \(code(channel.rawValue, 4)) again", allowed: "one that is not open")
+    }
+  }
+  private func firstCredits(_ credits: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    report.judge(.channelFirstCredits, credits > 0, by: party, seen: "no credits", allowed: "1 to 65,535")
+  }
+  private func reconfigures(
+    _ asked: CreditBasedReconfigureRequest, _ channels: [ChannelID], _ owner: HCIDirection,
+    _ report: inout CheckReport
+  ) {
+    let party = owner.sender
+    // Of the channels whose lengths are known, the greatest.
+    var mtu = 0, mps = 0
+    for channel in channels {
+      let endpoint = endpoints.first { $0.owner == owner && $0.channel == channel }
+      if endpoint != nil || isCertain {
+        report.judge(
+          .reconfiguredChannel, endpoint?.isEnhanced == true, by: party,
+          seen: "channel \(code(channel.rawValue, 4))", allowed: "an open enhanced one")
+      }
+      guard let endpoint, endpoint.isEnhanced, endpoint.isCertain else { continue }
+      mtu = max(mtu, endpoint.mtu)
+      mps = max(mps, endpoint.mps)
+    }
+    guard mtu > 0 else { return }
+    report.judge(
+      .reconfiguredMTU, Int(asked.mtu) >= mtu, by: party, seen: "MTU \(asked.mtu)", allowed: "\(mtu) or more")
+    report.judge(
+      .reconfiguredMPS, channels.count == 1 || Int(asked.mps) >= mps, by: party,
+      seen: "MPS \(asked.mps) for \(channels.count) channels", allowed: "\(mps) or more")
   }
   private func update(
     _ asked: ConnectionParameterUpdateRequest, isCentral: Bool?, _ party: CheckFinding.Party,
@@ -222,16 +310,30 @@ struct CheckSignals {
         allowed: asked.map { Self.name($0.response) } ?? "the identifier of a request")
     }
     guard let asked, isExpected == true else { return }
+    if let elapsed = elapsed(since: asked, report) {
+      report.judge(
+        .signalTimeout, elapsed <= asked.limit, by: party,
+        seen: "\(Self.name(header.code)) after \(elapsed / 1_000_000_000) s",
+        allowed: "\(asked.limit / 1_000_000_000) s")
+    }
+    if case .creditBasedConnectionResponse(let answer) = signal, answer.result.isPending {
+      // Another one follows, for the same request.
+      waiting[other][header.identifier]?.since = report.time
+      waiting[other][header.identifier]?.limit = Request.furtherLimit
+      return
+    }
     waiting[other][header.identifier] = nil
+    answered[other] = asked.octets
     switch signal {
     case .disconnectionResponse:
       if case .disconnectionRequest(let asked)? = asked.signal { close(asked, direction) }
     case .leCreditBasedConnectionResponse(let answer):
       guard case .leCreditBasedConnectionRequest(let asked)? = asked.signal, answer.result == .success else { return }
       range(answer.destinationCID, party, &report)
+      unique([answer.destinationCID], direction, &report)
       minimum(answer.mtu, answer.mps, 23, party, &report)
       open(
-        direction, answer.destinationCID, asked.sourceCID,
+        direction, answer.destinationCID, asked.sourceCID, isEnhanced: false,
         theirs: Terms(mtu: asked.mtu, mps: asked.mps, credits: asked.initialCredits),
         ours: Terms(mtu: answer.mtu, mps: answer.mps, credits: answer.initialCredits))
     case .creditBasedConnectionResponse(let answer):
@@ -247,7 +349,7 @@ struct CheckSignals {
     }
   }
   private mutating func open(
-    _ direction: HCIDirection, _ channel: ChannelID, _ other: ChannelID, theirs: Terms, ours: Terms
+    _ direction: HCIDirection, _ channel: ChannelID, _ other: ChannelID, isEnhanced: Bool, theirs: Terms, ours: Terms
   ) {
     guard endpoints.count + 2 <= Self.mostEndpoints else {
       isCertain = false
@@ -256,8 +358,10 @@ struct CheckSignals {
     func endpoint(_ owner: HCIDirection, _ channel: ChannelID, _ other: ChannelID, _ terms: Terms) -> Endpoint {
       Endpoint(
         owner: owner, channel: channel, other: other, mtu: Int(terms.mtu), mps: Int(terms.mps),
-        credits: Int(terms.credits))
+        credits: Int(terms.credits), isEnhanced: isEnhanced)
     }
+    // One of the same number, which its device believes closed, has ended in a gap.
+    endpoints.removeAll { $0.owner == direction ? $0.channel == channel : $0.channel == other }
     endpoints.append(endpoint(direction, channel, other, ours))
     endpoints.append(endpoint(direction.opposite, other, channel, theirs))
   }
@@ -266,13 +370,19 @@ struct CheckSignals {
     _ direction: HCIDirection, _ answer: CreditBasedConnectionResponse, _ command: Span<UInt8>,
     _ asked: CreditBasedConnectionRequest, _ request: Span<UInt8>, _ report: inout CheckReport
   ) {
-    var channels = answer.destinationCIDs.cursor, others = asked.sourceCIDs.cursor
-    while let channel = channels.next(in: command), let other = others.next(in: request) {
-      guard channel.rawValue != 0 else { continue }
-      range(channel, direction.sender, &report)
-      minimum(answer.mtu, answer.mps, 64, direction.sender, &report)
+    let channels = answer.destinationCIDs.all(in: command), others = asked.sourceCIDs.all(in: request)
+    let party = direction.sender
+    guard channels.contains(where: { $0.rawValue != 0 }) || answer.result == .success else { return }
+    report.judge(
+      .channelCount, channels.count == others.count, by: party, seen: "\(channels.count) channels",
+      allowed: "\(others.count)")
+    minimum(answer.mtu, answer.mps, 64, party, &report)
+    firstCredits(answer.initialCredits, party, &report)
+    unique(channels, direction, &report)
+    for (channel, other) in zip(channels, others) where channel.rawValue != 0 {
+      range(channel, party, &report)
       open(
-        direction, channel, other,
+        direction, channel, other, isEnhanced: true,
         theirs: Terms(mtu: asked.mtu, mps: asked.mps, credits: asked.initialCredits),
         ours: Terms(mtu: answer.mtu, mps: answer.mps, credits: answer.initialCredits))
     }
@@ -280,8 +390,7 @@ struct CheckSignals {
   private mutating func reconfigured(
     _ owner: HCIDirection, _ asked: CreditBasedReconfigureRequest, _ request: Span<UInt8>
   ) {
-    var channels = asked.destinationCIDs.cursor
-    while let channel = channels.next(in: request) {
+    for channel in asked.destinationCIDs.all(in: request) {
       for index in endpoints.indices where endpoints[index].owner == owner && endpoints[index].channel == channel {
         endpoints[index].mtu = Int(asked.mtu)
         endpoints[index].mps = Int(asked.mps)
@@ -299,7 +408,8 @@ struct CheckSignals {
   ) {
     let more = Int(signal.credits)
     let place = endpoints.firstIndex { $0.owner == direction && $0.channel == signal.cid }
-    let credits = place.map { endpoints[$0].credits } ?? 0
+    // Frames in a gap have used some.
+    let credits = place.map { endpoints[$0].isCertain ? endpoints[$0].credits : 0 } ?? 0
     report.judge(
       .channelCreditLimit, more > 0 && credits + more <= 65_535, by: direction.sender,
       seen: "\(more) credits beside \(credits)", allowed: "1 to \(65_535 - credits)")
@@ -327,10 +437,10 @@ struct CheckSignals {
         allowed: "none without a credit")
     }
     endpoint.credits = max(0, endpoint.credits - 1)
+    guard endpoint.isCertain else { return }
     report.judge(
       .segmentSize, payload.count <= endpoint.mps, by: party, seen: "\(payload.count) octets",
       allowed: "at most \(endpoint.mps)")
-    guard endpoint.isCertain else { return }
     unit(payload, &endpoint, party, &report)
   }
   /// The first frame of an SDU begins with its length.
@@ -346,5 +456,13 @@ struct CheckSignals {
       seen: length.map { "\(count) octets of an SDU of \($0)" } ?? "\(payload.count) octets without a length",
       allowed: "an SDU of at most \(endpoint.mtu)")
     endpoint.remaining = isSound ? (length ?? 0) - count : 0
+  }
+}
+
+extension WireList<ChannelID> {
+  fileprivate func all(in frame: Span<UInt8>) -> [ChannelID] {
+    var cursor = cursor, channels: [ChannelID] = []
+    while let channel = cursor.next(in: frame) { channels.append(channel) }
+    return channels
   }
 }
