@@ -335,7 +335,7 @@ let package = Package(
       name: "ConformanceTests",
       dependencies: [
         "BindruneConformance", "BindruneWire", "BindruneToolbox", "BindruneHCI", "BindruneL2CAP", "BindruneATT",
-        "BindruneGATT", "BindruneSMP", "TestSupport",
+        "BindruneGATT", "BindruneSMP", "BindruneTrace", "BindruneCapture", "TestSupport",
       ],
       swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),

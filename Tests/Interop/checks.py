@@ -242,7 +242,7 @@ def conformance(path, folder, count):
             # A script with cases fails if one of them does.
             name = os.path.relpath(each['name'].split(' [')[0], folder)
             results[name] = 'FAIL' if results.get(name) == 'FAIL' else each['result']
-    listed = set(re.findall(r'`((?:GATT|own|SM)/[^`]*/[^`]*)`', open(os.path.join(folder, 'BUMBLE.md')).read()))
+    listed = set(re.findall(r'`((?:GATT|L2CAP|own|SM)/[^`]*/[^`]*)`', open(os.path.join(folder, 'BUMBLE.md')).read()))
     failed = {name for name, result in results.items() if result == 'FAIL'}
     check(f'at least {count} scripts were played', len(results) >= count or len(results))
     passed = sum(result == 'PASS' for result in results.values())

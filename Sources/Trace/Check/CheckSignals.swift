@@ -26,6 +26,8 @@ struct CheckSignals {
     var remaining = 0
     /// Every frame of it is in the trace.
     var isCertain = true
+    /// Its device may have given up before the response, or refused that: until it uses the channel.
+    var isAssumed = false
   }
   /// What a device states of its own endpoint.
   private struct Terms { var mtu: UInt16, mps: UInt16, credits: UInt16 }
@@ -184,6 +186,12 @@ struct CheckSignals {
     report.judge(
       .signalReuse, known == nil || known?.octets == octets, by: party,
       seen: "identifier \(code(header.identifier)) again", allowed: "another one, or the same request")
+    if let known, known.octets != octets {
+      // Which of them is answered is not known.
+      isCertain = false
+      waiting[Self.place(direction)][header.identifier] = Request(code: header.code)
+      return
+    }
     var request = Request(code: header.code, octets: octets, signal: signal)
     if isAnswered(signal, direction), header.identifier != 0 { request.since = report.time }
     waiting[Self.place(direction)][header.identifier] = request
@@ -221,7 +229,9 @@ struct CheckSignals {
   /// The numbers that a device gives to new channels.
   private func unique(_ channels: [ChannelID], _ owner: HCIDirection, _ report: inout CheckReport) {
     for (index, channel) in channels.enumerated() where channel.rawValue != 0 {
-      let isOpen = endpoints.contains { $0.owner == owner && $0.channel == channel && $0.isCertain }
+      let isOpen = endpoints.contains {
+        $0.owner == owner && $0.channel == channel && $0.isCertain && !$0.isAssumed
+      }
       report.judge(
         .channelUnique, !isOpen && !channels[..<index].contains(channel), by: owner.sender,
         seen: "channel \(code(channel.rawValue, 4)) again", allowed: "one that is not open")
@@ -322,6 +332,8 @@ struct CheckSignals {
       waiting[other][header.identifier]?.limit = Request.furtherLimit
       return
     }
+    // RTX has 1 s or more.
+    let isLate = asked.since.map { report.time &- $0 > 1_000_000_000 } ?? true
     waiting[other][header.identifier] = nil
     answered[other] = asked.octets
     switch signal {
@@ -333,12 +345,12 @@ struct CheckSignals {
       unique([answer.destinationCID], direction, &report)
       minimum(answer.mtu, answer.mps, 23, party, &report)
       open(
-        direction, answer.destinationCID, asked.sourceCID, isEnhanced: false,
+        direction, answer.destinationCID, asked.sourceCID, isEnhanced: false, isLate: isLate,
         theirs: Terms(mtu: asked.mtu, mps: asked.mps, credits: asked.initialCredits),
         ours: Terms(mtu: answer.mtu, mps: answer.mps, credits: answer.initialCredits))
     case .creditBasedConnectionResponse(let answer):
       guard case .creditBasedConnectionRequest(let request)? = asked.signal else { return }
-      opened(direction, answer, command, request, asked.octets.span, &report)
+      opened(direction, answer, command, request, asked.octets.span, isLate: isLate, &report)
     case .creditBasedReconfigureResponse(let answer):
       guard case .creditBasedReconfigureRequest(let request)? = asked.signal, answer.result == .success else { return }
       reconfigured(direction.opposite, request, asked.octets.span)
@@ -349,7 +361,8 @@ struct CheckSignals {
     }
   }
   private mutating func open(
-    _ direction: HCIDirection, _ channel: ChannelID, _ other: ChannelID, isEnhanced: Bool, theirs: Terms, ours: Terms
+    _ direction: HCIDirection, _ channel: ChannelID, _ other: ChannelID, isEnhanced: Bool, isLate: Bool, theirs: Terms,
+    ours: Terms
   ) {
     guard endpoints.count + 2 <= Self.mostEndpoints else {
       isCertain = false
@@ -362,13 +375,18 @@ struct CheckSignals {
     }
     // One of the same number, which its device believes closed, has ended in a gap.
     endpoints.removeAll { $0.owner == direction ? $0.channel == channel : $0.channel == other }
+    let least = isEnhanced ? 64 : 23
+    let isSound =
+      (0x0040...0x007F).contains(channel.rawValue) && ours.mtu >= least && (UInt16(least)...65_533).contains(ours.mps)
     endpoints.append(endpoint(direction, channel, other, ours))
-    endpoints.append(endpoint(direction.opposite, other, channel, theirs))
+    var asker = endpoint(direction.opposite, other, channel, theirs)
+    asker.isAssumed = isLate || !isSound
+    endpoints.append(asker)
   }
   /// A channel that was refused has the identifier 0.
   private mutating func opened(
     _ direction: HCIDirection, _ answer: CreditBasedConnectionResponse, _ command: Span<UInt8>,
-    _ asked: CreditBasedConnectionRequest, _ request: Span<UInt8>, _ report: inout CheckReport
+    _ asked: CreditBasedConnectionRequest, _ request: Span<UInt8>, isLate: Bool, _ report: inout CheckReport
   ) {
     let channels = answer.destinationCIDs.all(in: command), others = asked.sourceCIDs.all(in: request)
     let party = direction.sender
@@ -382,7 +400,7 @@ struct CheckSignals {
     for (channel, other) in zip(channels, others) where channel.rawValue != 0 {
       range(channel, party, &report)
       open(
-        direction, channel, other, isEnhanced: true,
+        direction, channel, other, isEnhanced: true, isLate: isLate,
         theirs: Terms(mtu: asked.mtu, mps: asked.mps, credits: asked.initialCredits),
         ours: Terms(mtu: answer.mtu, mps: answer.mps, credits: answer.initialCredits))
     }
@@ -413,7 +431,9 @@ struct CheckSignals {
     report.judge(
       .channelCreditLimit, more > 0 && credits + more <= 65_535, by: direction.sender,
       seen: "\(more) credits beside \(credits)", allowed: "1 to \(65_535 - credits)")
-    if let place { endpoints[place].credits = min(65_535, credits + more) }
+    guard let place else { return }
+    endpoints[place].credits = min(65_535, credits + more)
+    endpoints[place].isAssumed = false
   }
 
   // MARK: Channels
@@ -429,6 +449,10 @@ struct CheckSignals {
         .channelOpen, place != nil, by: party, seen: "channel \(code(channel, 4))", allowed: "one that is open")
     }
     guard let place else { return }
+    for index in endpoints.indices
+    where endpoints[index].owner == direction && endpoints[index].channel == endpoints[place].other {
+      endpoints[index].isAssumed = false
+    }
     var endpoint = endpoints[place]
     defer { endpoints[place] = endpoint }
     if endpoint.isCertain {
