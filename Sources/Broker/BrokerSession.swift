@@ -2,13 +2,12 @@
 /// `EventQueue`, and values leave through ports. A session behaves as if the adapter were its own; it shares it with
 /// the other sessions of its process, or, over a socket, of the machine.
 ///
-/// Requests and events are values with identifiers: no closures, no shared objects. A `SendPort` is the exception,
-/// because admission is local: whether a value is taken is answered on the caller's thread.
+/// Requests and events are values with identifiers: no closures, no shared objects. A `SendPort` and a `SessionChannel`
+/// are the exceptions, because admission is local: whether a value, or an SDU, is taken is answered on the caller's
+/// thread.
 public protocol BrokerSession: AnyObject, Sendable {
   /// From any thread; carried out in the order of the calls.
   func send(_ request: BrokerRequest)
-  /// False: this session has no channels of L2CAP, and nothing follows. From any thread.
-  func send(_ request: ChannelRequest) -> Bool
   /// The port for values to a connected peer (`.command`) or a subscribed central (`.notification`), from its
   /// `.connected` or `.subscribed` until its link ends. From any thread.
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort?
@@ -20,5 +19,4 @@ public protocol BrokerSession: AnyObject, Sendable {
 extension BrokerSession {
   public func send(_ request: BrokerRequest.Central) { send(.central(request)) }
   public func send(_ request: BrokerRequest.Peripheral) { send(.peripheral(request)) }
-  public func send(_ request: ChannelRequest) -> Bool { false }
 }

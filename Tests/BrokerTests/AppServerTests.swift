@@ -161,11 +161,11 @@ import Testing
   @Test("An app of another version is refused with a sentence; so is a frame that no app sends")
   func refusals() async throws {
     let lab = try await ServerLab()
-    let old = SocketApp(lab, AppManifest(identifier: "old"), versions: MessageVersions(lowest: 3, highest: 9))
+    let old = SocketApp(lab, AppManifest(identifier: "old"), versions: MessageVersions(lowest: 4, highest: 9))
     let why = try await old.wait { if case .adapter(.unauthorized(let why)) = $0 { why } else { nil } }
     #expect(
       why
-        == "This app has sent version 3 … 9 of the messages; bindruned has 2: install the same version of both.")
+        == "This app has sent version 4 … 9 of the messages; bindruned has 2 … 3: install the same version of both.")
     let app = SocketApp(lab, AppManifest(identifier: "new"))
     try await app.state(.poweredOn)
     for octets in [[UInt8](repeating: 0xFF, count: 64), [1, 0, 0, 0, 9], [0, 0, 0, 0], [5, 0, 0, 0, 1, 1, 2, 3, 4]] {

@@ -12,7 +12,7 @@ import Testing
   @Test func anythingInAnyOrder() {
     let seeds = Fuzz.seed..<(Fuzz.seed + 300)
     print("broker scenarios, seeds \(seeds)")
-    var successes = 0, links = 0, deaths = 0
+    var successes = 0, links = 0, deaths = 0, channels = 0
     for seed in seeds {
       var world = BrokerWorld(seed: seed)
       world.run(steps: 400)
@@ -20,9 +20,11 @@ import Testing
       successes += world.successes
       links += world.linksUp
       deaths += world.deaths
+      channels += world.lent
     }
     // Otherwise all requests concerned absent devices.
     #expect(successes > 300 * 20 && links > 300 * 5 && deaths > 100, "\(successes), \(links), \(deaths)")
+    #expect(channels > 300, "\(channels)")
   }
   /// Only its inputs decide what the core does.
   @Test func twoRunsAreEqual() {

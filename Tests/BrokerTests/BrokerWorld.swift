@@ -37,13 +37,18 @@ struct BrokerWorld {
   private var questions: [ServerRequestID: LinkID] = [:]
   private var subscribed: Set<Subscription> = []
   private var served = Set<AttributeHandle>()
-  private var lastLink: UInt32 = 0, lastQuestion: UInt32 = 0, lastCommand: UInt64 = 0
+  private var listening: Set<UInt16> = [], listens: [RequestID: UInt16] = [:]
+  /// Channels that are neither lent nor dropped.
+  private var arrived: Set<ArrivedChannel> = []
+  private(set) var lent = 0
+  private var lastLink: UInt32 = 0, lastQuestion: UInt32 = 0, lastCommand: UInt64 = 0, lastChannel: UInt64 = 0
   private struct Subscription: Hashable { let link: LinkID, handle: AttributeHandle }
 
   private enum Event {
     case host(BrokerHostEvent)
     case answer(RequestID)
     case linkDown(LinkID, HCIStatus)
+    case listening(RequestID)
     case unanswered(ServerRequestID)
   }
 
@@ -80,6 +85,7 @@ struct BrokerWorld {
     var services: [PublishedService] = []
     /// Unanswered requests of clients.
     var requests: [ServerRequest: UUID] = [:]
+    var psms: Set<UInt16> = []
     var ports: Set<PortName> = []
     var values: Set<AttributeHandle> { Set(services.flatMap { $0.characteristics.map(\.value) }) }
   }
@@ -157,7 +163,7 @@ struct BrokerWorld {
     func central(_ request: BrokerRequest.Central) { ask(.central(request), of: index) }
     func peripheral(_ request: BrokerRequest.Peripheral) { ask(.peripheral(request), of: index) }
     func operation() -> OperationID { newOperation(of: index, about: peer) }
-    switch Int.random(in: 0..<40, using: &chance) {
+    switch Int.random(in: 0..<44, using: &chance) {
     case 0: if open.count > 1 || chanceOf(4) { close(index) }
     case 1: if sessions.count < 40 { addSession() }
     case 2...9:
@@ -188,6 +194,12 @@ struct BrokerWorld {
     case 31: peripheral(.stopAdvertising)
     case 32...34: answerOne(of: index)
     case 35: peripheral(.setDesiredLatency(peer, .low))
+    case 37, 38: central(.openChannel(operation(), peer, psm: 0x80))
+    case 39: peripheral(.publishChannel(newOperation(of: index, about: nil), isEncrypted: flag))
+    case 40:
+      let psm = sessions[index].psms.sorted().randomElement(using: &chance) ?? 0x80
+      sessions[index].psms.remove(psm)
+      peripheral(.unpublishChannel(newOperation(of: index, about: nil), psm: psm))
     case 36: peripheral(.respond(ServerRequest(rawValue: .random(in: 0...20, using: &chance)), central: peer, nil))
     default: occur()
     }
@@ -205,7 +217,7 @@ struct BrokerWorld {
   private mutating func occur() {
     guard life == .running else { return }
     let link = links.keys.sorted { $0.rawValue < $1.rawValue }.randomElement(using: &chance)
-    switch (Int.random(in: 0..<12, using: &chance), link) {
+    switch (Int.random(in: 0..<14, using: &chance), link) {
     case (0, _): if !isCalm, chanceOf(4) { die() }
     case (1, let link?): later(.linkDown(link, .connectionTimeout))
     case (2, _):
@@ -248,8 +260,17 @@ struct BrokerWorld {
     case (11, let link?):
       guard let handle = served.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance) else { return }
       deliver(.written(link, ServerWrite(handle: handle, offset: 0, value: Data([1]))))
+    case (12...13, let link?):
+      guard let psm = listening.sorted().randomElement(using: &chance) else { return }
+      deliver(.channelAccepted(newChannel(), psm: psm, link))
     default: break
     }
+  }
+  private mutating func newChannel() -> ArrivedChannel {
+    lastChannel += 1
+    let new = ArrivedChannel(rawValue: lastChannel)
+    arrived.insert(new)
+    return new
   }
 
   /// The end: the host fails no more, and all sessions release everything.
@@ -295,6 +316,10 @@ struct BrokerWorld {
     faults.expect(
       serving.services.isEmpty && serving.values.isEmpty && serving.clients.isEmpty && serving.requests.isEmpty
         && serving.updates.isEmpty && serving.advertising.isEmpty, "left: \(serving)")
+    let channels = core.channels
+    faults.expect(
+      channels.openings.isEmpty && channels.publications.isEmpty && channels.published.isEmpty, "left: \(channels)")
+    faults.expect(listening.isEmpty && arrived.isEmpty, "the host listens: \(listening)")
     faults.expect(
       outstanding.isEmpty && scans.isEmpty && sets.isEmpty, "the host goes on with \(outstanding) \(scans) \(sets)")
     close(sessions.count - 1)
@@ -356,7 +381,20 @@ struct BrokerWorld {
       guard let index = sessions.firstIndex(where: { $0.id == session }) else { return }
       sessions[index].ports = []
     case .endChannels: break
-    case .lendChannel, .dropChannel: faults.expect(false, "nobody has asked for \(effect)")
+    case .dropChannel(let channel): faults.expect(arrived.remove(channel) != nil, "\(channel) did not come")
+    case .lendChannel(let channel, let session, let use):
+      faults.expect(arrived.remove(channel) != nil, "\(channel) did not come")
+      lent += 1
+      guard let index = sessions.firstIndex(where: { $0.id == session && $0.isOpen }) else {
+        return faults.expect(false, "\(effect) is for nobody")
+      }
+      switch use {
+      case .opened(let id, let peer):
+        faults.expect(sessions[index].waiting.removeValue(forKey: id) != nil, "\(id) was answered before")
+        faults.expect(sessions[index].connected.contains(peer), "a channel without a connection")
+      case .accepted(let central, _):
+        faults.expect(links.values.contains { UUID($0) == central }, "a channel of a link that is down")
+      }
     case .hold, .wake, .alert: faults.expect(false, "\(effect) for apps in the foreground")
     case .log: break
     }
@@ -380,6 +418,7 @@ struct BrokerWorld {
       if state == .poweredOn { return }
       sessions[index].connected = []
       sessions[index].services = []
+      sessions[index].psms = []
       sessions[index].requests = [:]
       // The state event ends all requests to devices.
       sessions[index].waiting = session.waiting.filter { $0.value == nil }
@@ -393,6 +432,12 @@ struct BrokerWorld {
         for other in sessions where other.id != session.id && other.isOpen {
           faults.expect(other.values.isDisjoint(with: sessions[index].values), "two sessions have one handle")
         }
+      }
+      if case .success(.psm(let psm)) = result {
+        for other in sessions where other.isOpen {
+          faults.expect(!other.psms.contains(psm), "PSM \(psm) of \(session.id) is another's, too")
+        }
+        sessions[index].psms.insert(psm)
       }
     case .connected(let peer, _, let longest):
       about(peer)
@@ -429,7 +474,7 @@ struct BrokerWorld {
     case .linkedPeers(let linked):
       faults.expect(linked.count == core.links.all.count || life != .running, "not all links")
     case .unsubscribed, .longestUpdateChanged, .advertisingEnded: break
-    case .values, .readyToWrite, .readyToUpdate, .restored, .channel:
+    case .values, .readyToWrite, .readyToUpdate, .restored, .channelAccepted:
       faults.expect(false, "the core does not say \(event)")
     }
   }
@@ -469,7 +514,13 @@ struct BrokerWorld {
     case .insert: served.formUnion(core.serving.values.keys)
     case .remove: served.formIntersection(core.serving.values.keys)
     case .setValue, .setEnabled: break
-    case .listen, .stopListening: faults.expect(false, "nobody has asked for \(command)")
+    case .listen(let id, _):
+      guard let psm = (0x80...0xFF).first(where: { !listening.contains($0) && !listens.values.contains($0) }) else {
+        return
+      }
+      listens[id] = psm
+      later(.listening(id))
+    case .stopListening(let psm): faults.expect(listening.remove(psm) != nil, "nobody listens to PSM \(psm)")
     case .answer(let id, let link, _):
       faults.expect(questions.removeValue(forKey: id) == link, "\(id) was answered twice, or nobody waits for it")
     }
@@ -501,6 +552,11 @@ struct BrokerWorld {
     case .host(let event): deliver(event)
     case .answer(let id): answer(id)
     case .linkDown(let link, let reason): takeDown(link, reason)
+    case .listening(let id):
+      guard let psm = listens.removeValue(forKey: id) else { return }
+      if !isCalm, chanceOf(6) { return deliver(.listening(id, .failure(BluetoothError(.invalidArgument, "none")))) }
+      listening.insert(psm)
+      deliver(.listening(id, .success(psm)))
     case .unanswered(let id):
       guard life == .running, let link = questions.removeValue(forKey: id) else { return }
       deliver(.requestUnanswered(link))
@@ -514,6 +570,7 @@ struct BrokerWorld {
     }
     core.receive(event, now: now)
     drain()
+    faults.expect(arrived.isEmpty, "neither lent nor dropped: \(arrived)")
   }
   private mutating func finish(_ id: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
     guard life == .running, outstanding.removeValue(forKey: id) != nil else { return }
@@ -539,6 +596,7 @@ struct BrokerWorld {
     case .subscribe(_, let handle, _):
       faults.expect(subscribed.insert(Subscription(link: link, handle: handle)).inserted, "subscribed twice")
       finish(id, .success(.done))
+    case .openChannel: finish(id, .success(.channel(newChannel())))
     default: finish(id, .success(.done))
     }
   }
@@ -600,6 +658,8 @@ struct BrokerWorld {
     questions = [:]
     subscribed = []
     served = []
+    listening = []
+    listens = [:]
   }
 }
 

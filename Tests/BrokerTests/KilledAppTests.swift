@@ -20,6 +20,7 @@ import Testing
     case read, write, subscribe, subscribeOfItsOwn, unsubscribe
     case addService, removeService, removeAllServices, setValue, startAdvertising, stopAdvertising, setLatency
     case clientSubscribes, clientReads, clientWrites, respond, reject
+    case openChannel, publishChannel, unpublishChannel, clientOpensChannel
   }
 
   /// The app that ends, another one that shares all it can with it, and a client.
@@ -84,6 +85,9 @@ import Testing
       switch operation {
       case .subscribeOfItsOwn, .cancelConnection: connect(own, Self.session)
       case .cancelAbsent: ask(Self.session, .connect(UUID(far), ConnectOptions()))
+      case .unpublishChannel, .clientOpensChannel:
+        ask(Self.session, .publishChannel(newID(), isEncrypted: false))
+        ask(Self.session, .openChannel(newID(), UUID(shared), psm: ModelHost.devicePSM))
       default: break
       }
       host.runToRest()
@@ -134,6 +138,12 @@ import Testing
         if let request = host.core.serving.requests.keys.first {
           ask(session, .reject(request, central: UUID(KilledAppTests.client), .unlikelyError))
         }
+      case .openChannel:
+        ask(session, .openChannel(id, peer, psm: ModelHost.devicePSM))
+        ask(session, .openChannel(newID(), peer, psm: 0x99))
+      case .publishChannel: ask(session, .publishChannel(id, isEncrypted: true))
+      case .unpublishChannel: ask(session, .unpublishChannel(id, psm: 0x80))
+      case .clientOpensChannel: host.openChannel(0x80, on: link)
       }
     }
     /// The kernel closes the socket of the process.
@@ -191,6 +201,11 @@ import Testing
     let waiting = core.serving.requests.values.map(\.session)
     #expect(isPreserved ? waiting.allSatisfy { $0 == Lab.session } : waiting.isEmpty, "\(place): \(waiting)")
     #expect(lab.host.questions == waiting.count, "\(place)")
+    // Channels end with the process, also if it is preserved.
+    #expect(lab.host.channels.isEmpty && lab.host.listening.isEmpty, "\(place): \(lab.host.channels)")
+    let channels = core.channels
+    #expect(
+      channels.openings.isEmpty && channels.publications.isEmpty && channels.published.isEmpty, "\(place): \(channels)")
   }
   private func restore(_ lab: inout Lab, _ place: String) throws {
     lab.host.with { $0.move(Lab.app, to: .awake, now: $1) }

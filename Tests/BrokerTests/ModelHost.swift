@@ -18,6 +18,12 @@ struct ModelHost {
   private(set) var sets: Set<AdvertisingSetID> = []
   private(set) var answers: [ServerRequestID: ServerAnswer] = [:]
   private(set) var ports: Set<PortName> = []
+  /// PSMs to which peers may open channels.
+  private(set) var listening: Set<UInt16> = []
+  /// Those that a session has.
+  private(set) var channels: [ArrivedChannel: (session: SessionID, peer: UUID)] = [:]
+  /// Those that came and that nobody has got.
+  private(set) var dropped = 0
   /// Since they were taken.
   private var delivered: [(SessionID, BrokerEvent)] = []
   private var others: [BrokerEffect] = []
@@ -25,9 +31,11 @@ struct ModelHost {
     case host(BrokerHostEvent)
     case answer(RequestID)
     case cancelled(RequestID)
+    case channel(UInt16, LinkID)
   }
   private var events = Deque<Event>()
-  private var lastLink: UInt32 = 0, lastQuestion: UInt32 = 0
+  private var lastLink: UInt32 = 0, lastQuestion: UInt32 = 0, lastChannel: UInt64 = 0
+  private var arrived: Set<ArrivedChannel> = []
   private(set) var count = 0
 
   init(_ core: BrokerCore = BrokerCore()) { self.core = core }
@@ -53,6 +61,10 @@ struct ModelHost {
     case .host(let event): receive(event)
     case .answer(let id): answer(id)
     case .cancelled(let id): finish(id, .failure(BluetoothError(.cancelled, "cancelled")))
+    case .channel(let psm, let link):
+      // Else the host refuses it.
+      guard links[link] != nil, listening.contains(psm) else { break }
+      receive(.channelAccepted(newChannel(), psm: psm, link))
     }
     return true
   }
@@ -100,6 +112,11 @@ struct ModelHost {
           ? .readRequested(id, link, handle, offset: 0)
           : .writeRequested(id, link, [ServerWrite(handle: handle, offset: 0, value: Data([1]))])))
   }
+  /// The link's peer opens a channel.
+  mutating func openChannel(_ psm: UInt16, on link: LinkID) { events.append(.channel(psm, link)) }
+  /// The only service of channels that devices have.
+  static var devicePSM: UInt16 { 0x81 }
+
   /// Requests of clients that nobody has answered.
   var questions: Int { Int(lastQuestion) - answers.count }
 
@@ -121,6 +138,15 @@ struct ModelHost {
     }
     core.receive(event, now: now)
     drain()
+    // As the driver does with those that are neither lent nor dropped.
+    dropped += arrived.count
+    arrived = []
+  }
+  private mutating func newChannel() -> ArrivedChannel {
+    lastChannel += 1
+    let new = ArrivedChannel(rawValue: lastChannel)
+    arrived.insert(new)
+    return new
   }
   private mutating func drain() {
     while let effect = core.nextEffect() {
@@ -134,13 +160,22 @@ struct ModelHost {
       case .lendPort(let name, _): ports.insert(name)
       case .takePort(let name): ports.remove(name)
       case .takePorts(let session): ports = ports.filter { $0.session != session }
-      case .retire, .hold, .wake, .alert, .lendChannel, .dropChannel: others.append(effect)
-      // Nobody opens any.
-      case .log, .endChannels: break
+      case .lendChannel(let channel, let session, let use):
+        guard arrived.remove(channel) != nil else { continue }
+        switch use {
+        case .opened(_, let peer): channels[channel] = (session, peer)
+        case .accepted(let central, _): channels[channel] = (session, central)
+        }
+      case .dropChannel(let channel): if arrived.remove(channel) != nil { dropped += 1 }
+      case .endChannels(let session, let peer):
+        channels = channels.filter { $0.value.session != session || $0.value.peer != peer }
+      case .retire, .hold, .wake, .alert: others.append(effect)
+      case .log: break
       }
     }
     // A session that has been closed keeps none.
     ports = ports.filter { core.isKnown($0.session) }
+    channels = channels.filter { core.isKnown($0.value.session) }
   }
   private mutating func carryOut(_ command: HostCommand) {
     switch command {
@@ -156,7 +191,14 @@ struct ModelHost {
       events.append(.host(.advertisingStarted(set)))
     case .stopAdvertising(let set): sets.remove(set)
     case .answer(let id, _, let answer): answers[id] = answer
-    case .insert, .remove, .setValue, .setEnabled, .listen, .stopListening: break
+    case .listen(let id, _):
+      // The host listens at once; the answer is an event.
+      let psm = (0x80...0xFF).first { !listening.contains($0) }
+      if let psm { listening.insert(psm) }
+      events.append(
+        .host(.listening(id, psm.map { .success($0) } ?? .failure(BluetoothError(.invalidArgument, "no PSM")))))
+    case .stopListening(let psm): listening.remove(psm)
+    case .insert, .remove, .setValue, .setEnabled: break
     }
   }
   private mutating func finish(_ id: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
@@ -179,6 +221,11 @@ struct ModelHost {
     case .discoverServices, .discoverIncludedServices, .discoverCharacteristics, .discoverDescriptors, .discoverAll:
       finish(id, .success(.database(BrokerWorld.remote)))
     case .read: finish(id, .success(.value(Array("Name".utf8))))
+    case .openChannel(_, let psm, _, _):
+      guard psm.rawValue == Self.devicePSM else {
+        return finish(id, .failure(BluetoothError(.refused, "SPSM not supported")))
+      }
+      finish(id, .success(.channel(newChannel())))
     default: finish(id, .success(.done))
     }
   }
@@ -195,6 +242,8 @@ struct ModelHost {
     outstanding = [:]
     scans = []
     sets = []
+    listening = []
+    channels = [:]
   }
   /// Requests on the link end first.
   private mutating func takeDown(_ link: LinkID, _ reason: HCIStatus) {
@@ -205,7 +254,7 @@ struct ModelHost {
         finish(id, .failure(BluetoothError(.disconnected, "the link is down")))
       }
     }
-    links[link] = nil
+    if let peer = links.removeValue(forKey: link) { channels = channels.filter { $0.value.peer != UUID(peer) } }
     receive(.linkDown(link, reason))
   }
 }

@@ -14,7 +14,7 @@ import Testing
 @testable import BindruneBroker
 
 /// The versions of the messages that `Fixtures/Daemon` has recordings of.
-private let releasedVersions = 2...2
+private let releasedVersions = 2...3
 
 /// The protocol between apps and the daemon, and how it grows. Decision 0066.
 @Suite(.hang) struct ProtocolTests {
@@ -60,6 +60,13 @@ private let releasedVersions = 2...2
       #expect(
         Array(writer.buffer.readableBytesView)
           == AppMessage.value(port: 0x0102_0304, 0x0506, ByteBuffer(bytes: octets)).frame)
+      writer.clear()
+      writer.writeSDU(AppMessage.Number.sdu.rawValue, 0x0102_0304, octets.span)
+      writer.writeSDU(DaemonMessage.Number.sdu.rawValue, 0x0102_0304, octets.span)
+      let sdu = ByteBuffer(bytes: octets)
+      #expect(
+        Array(writer.buffer.readableBytesView)
+          == AppMessage.sdu(channel: 0x0102_0304, sdu).frame + DaemonMessage.sdu(channel: 0x0102_0304, sdu).frame)
     }
   }
   @Test("Octets that the page shows")
@@ -67,7 +74,7 @@ private let releasedVersions = 2...2
     let hello = AppMessage.hello(.init(manifest: AppManifest(identifier: "a"), manager: ManagerIdentity(.central)))
     #expect(
       hello.frame == [
-        0x31, 0, 0, 0, 8, 2, 0, 2, 0, 11, 0, 0, 0, 1, 0, 0, 0, 0x61, 0, 0, 0, 0, 0, 0,
+        0x31, 0, 0, 0, 8, 2, 0, 3, 0, 11, 0, 0, 0, 1, 0, 0, 0, 0x61, 0, 0, 0, 0, 0, 0,
         1, 22, 0, 0, 0, 17, 0, 0, 0,
       ] + Array("bluetooth-central".utf8) + [0, 0, 0])
     let stop = AppMessage.request(.central(.stopScan))
@@ -222,10 +229,10 @@ private let releasedVersions = 2...2
   }
 
   /// What the recorded app asks for. Its answers are the same in every run.
-  private static let conversation: [BrokerRequest] = {
+  private static func conversation(of version: Int) -> [BrokerRequest] {
     let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
     func id(_ number: UInt64) -> OperationID { OperationID(rawValue: number) }
-    return [
+    let ofVersion2: [BrokerRequest] = [
       .peripheral(.addService(id(1), Pulse.description)),
       .peripheral(.startAdvertising(id(2), localName: "Rune", services: ["180D"])), .peripheral(.stopAdvertising),
       .central(.scan(services: ["180D"], solicitedServices: [], allowsDuplicates: false)), .central(.stopScan),
@@ -233,7 +240,12 @@ private let releasedVersions = 2...2
       .central(.write(id(5), peer, 3, Data([1, 2, 3]))), .peripheral(.setDesiredLatency(peer, .high)),
       .peripheral(.removeAllServices), .central(.discoverServices(id(6), peer, ["180D"])),
     ]
-  }()
+    if version == 2 { return ofVersion2 }
+    return ofVersion2 + [
+      .peripheral(.publishChannel(id(7), isEncrypted: false)), .peripheral(.unpublishChannel(id(8), psm: 0x80)),
+      .central(.openChannel(id(9), peer, psm: 0x80)),
+    ]
+  }
   private static let hello = AppMessage.Hello(
     manifest: AppManifest(identifier: "org.example.recorded", backgroundModes: [.central, .peripheral]))
 
@@ -248,7 +260,7 @@ private let releasedVersions = 2...2
     let isNew = DaemonFixtures.isRecording && version == releasedVersions.upperBound
     var octets: [UInt8] = [], expected: [DaemonFixtures.Line] = [], sent: [DaemonFixtures.Line] = []
     if isNew {
-      sent = try ([.hello(Self.hello)] + Self.conversation.map { .request($0) }).map { try .init(app: $0) }
+      sent = try ([.hello(Self.hello)] + Self.conversation(of: version).map { .request($0) }).map { try .init(app: $0) }
     } else {
       let lines = try DaemonFixtures.lines(name)
       (sent, expected) = (lines.filter { $0.sender == "app" }, lines.filter { $0.sender == "daemon" })
@@ -261,7 +273,7 @@ private let releasedVersions = 2...2
         octets += line.octets
       }
     }
-    let lab = try await ServerLab(), gathered = Conversation(), wanted = isNew ? 7 : expected.count
+    let lab = try await ServerLab(), gathered = Conversation(), wanted = isNew ? 10 : expected.count
     // Its adapter works before the app comes.
     let first = SocketApp(lab, AppManifest(identifier: "first"))
     try await first.state(.poweredOn)
@@ -311,7 +323,7 @@ private let releasedVersions = 2...2
     }.bind(unixDomainSocketPath: path).get()
     let stream = EventStream()
     let session = RemoteSession(to: path, Self.hello, events: stream.queue, on: loop, .standard)
-    for request in Self.conversation { session.send(request) }
+    for request in Self.conversation(of: version) { session.send(request) }
     let asked = lines.filter { $0.sender == "app" }
     while gathered.frames.count < asked.count { await Task.yield() }
     let sent = try gathered.frames.compactMap { try AppMessage($0) }.map { try DaemonFixtures.Line(app: $0) }
@@ -349,7 +361,7 @@ private let releasedVersions = 2...2
     let read = try JSONDecoder().decode(Refused.self, from: Data(frame.octets.readableBytesView))
     #expect(
       read.refused._0
-        == "This app has sent version 1 of the messages; bindruned has 2: install the same version of both.")
+        == "This app has sent version 1 of the messages; bindruned has 2 … 3: install the same version of both.")
     try await lab.close()
   }
   @Test("A daemon of version 1 refuses this app in JSON, and the app says what to do")
@@ -369,7 +381,7 @@ private let releasedVersions = 2...2
       #expect(
         state
           == .unauthorized(
-            "bindruned has sent version 1 of the messages; this app has 2: install the same version of both."))
+            "bindruned has sent version 1 of the messages; this app has 2 … 3: install the same version of both."))
       break
     }
     session.close()
@@ -388,7 +400,7 @@ private let releasedVersions = 2...2
       RemoteDescriptor.self, PublishedService.self, PublishedService.Characteristic.self, ServerWrite.self,
       RestoredState.self, RestoredState.Scan.self, RestoredState.Peer.self, RestoredState.Service.self,
       RestoredState.Characteristic.self, RestoredState.Published.self, RestoredState.Subscription.self,
-      RestoredState.Advertisement.self,
+      RestoredState.Advertisement.self, ChannelDescription.self,
     ]
   }
   /// `BINDRUNE_RECORD=1` writes it.

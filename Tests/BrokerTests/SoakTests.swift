@@ -71,7 +71,7 @@ private final class Soak {
       // The end of a request removes it from the queue.
       case .readRequested, .writeRequested, .requestEnded: return nil
       case .adapter, .discovered, .scanFailed, .nameChanged, .longestWriteChanged, .servicesChanged, .readyToWrite,
-        .linkedPeers, .longestUpdateChanged, .readyToUpdate, .advertisingEnded, .channel:
+        .linkedPeers, .longestUpdateChanged, .readyToUpdate, .advertisingEnded, .channelAccepted:
         return nil
       }
     }

@@ -17,6 +17,7 @@ import Testing
   private static let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
   private static let id = OperationID(rawValue: .max)
   private static let handle = AttributeHandle(rawValue: 0xFFFF)
+  private static let channel = ChannelDescription(number: 1, psm: 0x80, mtu: 2048, longestSDU: 23, credit: 8192)
   private static let found = FoundService(handle: handle, endHandle: handle, uuid: "180D", isPrimary: false)
 
   static let requests: [BrokerRequest] =
@@ -28,6 +29,7 @@ import Testing
       .discoverServices(id, peer, ["12345678"]), .discoverIncludedServices(id, peer, handle, []),
       .discoverCharacteristics(id, peer, handle, nil), .discoverDescriptors(id, peer, handle), .read(id, peer, handle),
       .write(id, peer, handle, Data((0...255).map { UInt8($0) })), .setNotifying(id, peer, handle, false),
+      .openChannel(id, peer, psm: 0x80),
     ] as [BrokerRequest.Central]).map { .central($0) }
     + ([
       .addService(id, Pulse.description),
@@ -46,7 +48,8 @@ import Testing
       .respond(ServerRequest(rawValue: 1).ofCommand, central: peer, Data([0])),
       .reject(ServerRequest(rawValue: 2), central: peer, .insufficientAuthorization),
       .startAdvertising(id, localName: "Rune \u{1F300}\u{0}\"", services: []), .stopAdvertising,
-      .setDesiredLatency(peer, .high),
+      .setDesiredLatency(peer, .high), .publishChannel(id, isEncrypted: true),
+      .unpublishChannel(id, psm: .max),
     ] as [BrokerRequest.Peripheral]).map { .peripheral($0) }
 
   static let events: [BrokerEvent] = [
@@ -91,7 +94,8 @@ import Testing
     .completed(id, .success(.includedServices([]))), .completed(id, .success(.characteristics([]))),
     .completed(id, .success(.descriptors([RemoteDescriptor(handle: handle, uuid: "2904")]))),
     .completed(id, .success(.published(PublishedService(handle: handle, characteristics: [.init(value: handle)])))),
-    .completed(id, .failure(BluetoothError(.timedOut, "Too late."))), .subscribed(peer, handle, longestUpdate: 20),
+    .completed(id, .success(.psm(0x80))), .completed(id, .failure(BluetoothError(.timedOut, "Too late."))),
+    .subscribed(peer, handle, longestUpdate: 20),
     .unsubscribed(peer, handle), .longestUpdateChanged(peer, 512),
     .readRequested(ServerRequest(rawValue: .max), central: peer, handle, offset: 512, longestUpdate: 20),
     .writeRequested(
@@ -110,12 +114,19 @@ import Testing
           isReconnecting: true)),
       .hello(.init(manifest: AppManifest(identifier: "a", unit: "lock.service"))),
       .close, .value(port: 7, handle, ByteBuffer(bytes: [1, 2, 3])), .value(port: 0, handle, ByteBuffer()),
+      .sdu(channel: 1, ByteBuffer(bytes: [1, 2, 3])), .sdu(channel: .max, ByteBuffer()),
+      .sdusTaken(channel: 1, 2), .sdusTaken(channel: .max, .max), .closeChannel(1, dropping: false),
+      .closeChannel(.max, dropping: true),
     ]
   static let daemonMessages: [DaemonMessage] =
     [
       .welcome(version: 2), .refused("It is off: switch it on."),
       .port(7, .notification, peer: peer, longest: 20, credit: 8192),
       .port(8, .command, peer: peer, longest: 20, credit: 8192), .portEnded(7), .credit(port: .max, octets: .max),
+      .sdu(channel: 1, ByteBuffer(bytes: [1, 2, 3])), .sdu(channel: 2, ByteBuffer()),
+      .sdusAccepted(channel: .max, octets: .max), .channelEnded(1, nil),
+      .channelEnded(2, BluetoothError(.disconnected, "It is gone.")), .channel(id, channel),
+      .channelAccepted(channel, central: peer, longestUpdate: 20),
     ] + events.map { .event($0) }
   /// Every message, and the frames of a control.
   static let frames: [[UInt8]] =

@@ -372,13 +372,22 @@ import Testing
     #expect(lab.recorder.values as? [String] == ["Kitchen"])
     #expect(peripheral.name == "Kitchen")
   }
-  @Test("L2CAP channels report that they are unsupported")
+  @Test("An L2CAP channel that the device refuses, or that ends with the connection, is an error")
   func channel() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
     peripheral.openL2CAPChannel(0x80)
-    lab.waitForQueue()
+    let asked = lab.complete(.failure(BluetoothError(.refused, "It has no such PSM.")))
+    guard case .openChannel(_, lab.peer, psm: 0x80) = asked.first, asked.count == 1 else {
+      Issue.record("\(asked)")
+      return
+    }
     #expect((lab.recorder.errors.first as? CBError)?.code == .operationNotSupported)
+    #expect(lab.recorder.take() == ["channel"])
+    lab.manager.cancelPeripheralConnection(peripheral)
+    peripheral.openL2CAPChannel(0x80)
+    lab.waitForQueue()
+    #expect((lab.recorder.errors.first as? CBError)?.code == .notConnected)
     #expect(lab.recorder.take() == ["channel"])
   }
 

@@ -220,7 +220,7 @@ extension BrokerRequest.Central {
     switch self {
     case .readRSSI(let id, _), .discoverServices(let id, _, _), .discoverIncludedServices(let id, _, _, _),
       .discoverCharacteristics(let id, _, _, _), .discoverDescriptors(let id, _, _), .read(let id, _, _),
-      .write(let id, _, _, _), .setNotifying(let id, _, _, _):
+      .write(let id, _, _, _), .setNotifying(let id, _, _, _), .openChannel(let id, _, _):
       id
     default: nil
     }

@@ -1,11 +1,14 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // The names are Apple's.
-import BindruneBroker
 import BindruneTransport
 import Foundation
 import Testing
 
+@testable import BindruneBroker
 @testable import CoreBluetooth
+
+/// Makes the session of a manager.
+private typealias Opener = (BackgroundMode, EventQueue) -> any BrokerSession
 
 /// One program of Core Bluetooth: notes what its delegate is told, and waits for it on a thread that may wait.
 private final class ChannelApp: NSObject, CBPeripheralManagerDelegate, CBCentralManagerDelegate, CBPeripheralDelegate,
@@ -47,19 +50,19 @@ private final class ChannelApp: NSObject, CBPeripheralManagerDelegate, CBCentral
   func psm() -> CBL2CAPPSM { wait("published") ? condition.withLock { psms.removeFirst() } : 0 }
   var device: CBPeripheral? { condition.withLock { peripheral } }
 
-  func publish(on adapter: String) {
-    publisher = CBPeripheralManager(delegate: self, queue: queue, options: [CBManagerOptionAdapterKey: adapter])
+  func publish(_ open: @escaping Opener) {
+    publisher = CBPeripheralManager(delegate: self, queue: queue) { open(.peripheral, $0) }
     _ = wait("on")
   }
-  func connect(on adapter: String) {
-    central = CBCentralManager(delegate: self, queue: queue, options: [CBManagerOptionAdapterKey: adapter])
+  func connect(_ open: @escaping Opener) {
+    central = CBCentralManager(delegate: self, queue: queue) { open(.central, $0) }
     _ = wait("on")
     central?.scanForPeripherals(withServices: [CBUUID(string: "180D")])
     _ = wait("connected")
   }
 
   func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {
-    if peripheral.state == .poweredOn { note("on") }
+    note(peripheral.state == .poweredOn ? "on" : "off")
   }
   func peripheralManager(
     _ peripheral: CBPeripheralManager, didPublishL2CAPChannel psm: CBL2CAPPSM, error: (any Error)?
@@ -79,7 +82,7 @@ private final class ChannelApp: NSObject, CBPeripheralManagerDelegate, CBCentral
   func peripheralManagerDidStartAdvertising(_ peripheral: CBPeripheralManager, error: (any Error)?) {
     note("advertising")
   }
-  func centralManagerDidUpdateState(_ central: CBCentralManager) { if central.state == .poweredOn { note("on") } }
+  func centralManagerDidUpdateState(_ central: CBCentralManager) { note(central.state == .poweredOn ? "on" : "off") }
   func centralManager(
     _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
     rssi RSSI: NSNumber
@@ -131,29 +134,63 @@ extension CBL2CAPChannel {
   }
 }
 
-/// Two programs, two adapters and the air between them, in one process and in real time: streams wait on threads.
+/// Two programs, two adapters and the air between them, in one process and in real time: streams wait on threads. The
+/// programs have their adapters to themselves, or share them through a daemon's socket.
 @Suite(.serialized) struct ChannelOverTheAirTests {
+  enum Place: CaseIterable, Sendable { case adapter, daemon }
+
   private final class Air: @unchecked Sendable {
     // Sendable: used by the test's one thread.
     let radio: SimulatedRadio
     let names = (0..<2).map { "\($0)-\(UUID())" }
     let server = ChannelApp(), client = ChannelApp()
+    private let path = "/tmp/bindrune-channels-\(UInt64.random(in: 0 ... .max)).socket"
+    private var daemon: AppDaemon?
 
-    init() {
+    init(_ place: Place) {
       let loop = EventLoops.next(), radio = SimulatedRadio(on: loop, seed: 7, configuration: .ideal)
       for name in names {
         DirectSession.provideAdapter(named: name, on: loop) { _ async throws(TransportError) in radio.controller() }
       }
       self.radio = radio
+      if place == .daemon { startDaemon() }
+    }
+    func startDaemon() {
+      let names = names, path = path
+      daemon = Self.wait { try? await AppDaemon(sharing: names, at: path) }
+      #expect(daemon != nil)
+    }
+    func stopDaemon() {
+      if let daemon { Self.wait { await daemon.stop() } }
+      daemon = nil
+    }
+    private static func wait<Value: Sendable>(_ body: @escaping @Sendable () async -> Value) -> Value {
+      let isDone = DispatchSemaphore(value: 0), result = Shared<Value?>(nil)
+      Task {
+        result.value = await body()
+        isDone.signal()
+      }
+      isDone.wait()
+      return result.value!
+    }
+    /// The session of a program on the adapter of this number.
+    func opener(_ number: Int, app: String) -> Opener {
+      let name = names[number], path = path
+      guard daemon != nil else { return { DirectSession(adapter: name, as: ManagerIdentity($0), events: $1) } }
+      return { role, events in
+        let hello = AppMessage.Hello(
+          manifest: AppManifest(identifier: app), manager: ManagerIdentity(role), adapter: name)
+        return RemoteSession(to: path, hello, events: events)
+      }
     }
     /// The server publishes, and the client connects. The PSM.
     func meet(isEncrypted: Bool = false) -> CBL2CAPPSM {
-      server.publish(on: names[0])
+      server.publish(opener(0, app: "server"))
       server.publisher?.publishL2CAPChannel(withEncryption: isEncrypted)
       let psm = server.psm()
       server.publisher?.startAdvertising([CBAdvertisementDataServiceUUIDsKey: [CBUUID(string: "180D")]])
       _ = server.wait("advertising")
-      client.connect(on: names[1])
+      client.connect(opener(1, app: "client"))
       return psm
     }
     /// The client's end, and the server's.
@@ -165,19 +202,22 @@ extension CBL2CAPChannel {
     func close() {
       server.publisher = nil
       client.central = nil
+      stopDaemon()
       radio.eventLoop.execute { [radio] in radio.close() }
     }
   }
-  private static func meeting(isEncrypted: Bool = false, _ body: @escaping @Sendable (Air, CBL2CAPPSM) -> Void) async {
+  private static func meeting(
+    _ place: Place, isEncrypted: Bool = false, _ body: @escaping @Sendable (Air, CBL2CAPPSM) -> Void
+  ) async {
     await onThread {
-      let air = Air()
+      let air = Air(place)
       body(air, air.meet(isEncrypted: isEncrypted))
       air.close()
     }
   }
 
-  @Test(arguments: [false, true]) func octetsInBothDirections(isEncrypted: Bool) async {
-    await Self.meeting(isEncrypted: isEncrypted) { air, psm in
+  @Test(arguments: Place.allCases, [false, true]) func octetsInBothDirections(_ place: Place, isEncrypted: Bool) async {
+    await Self.meeting(place, isEncrypted: isEncrypted) { air, psm in
       #expect((0x80...0xFF).contains(psm))
       guard let (near, far) = air.open(psm) else { return }
       #expect(near.psm == psm && far.psm == psm)
@@ -196,8 +236,8 @@ extension CBL2CAPChannel {
     }
   }
 
-  @Test func aReaderThatStopsStopsTheWriter() async {
-    await Self.meeting { air, psm in
+  @Test(arguments: Place.allCases) func aReaderThatStopsStopsTheWriter(_ place: Place) async {
+    await Self.meeting(place) { air, psm in
       guard let (near, far) = air.open(psm) else { return }
       let octets = ramp(400_000), count = Shared(0)
       let writer = near.writing(octets, count)
@@ -206,14 +246,18 @@ extension CBL2CAPChannel {
         air.client.device?.readRSSI()
         _ = air.client.wait("rssi")
       }
-      // Two pipes, the port's ring, GAP's queue, and the credits.
+      // Two pipes, the ports' rings, the daemon's credit, GAP's queue, and the credits.
       #expect(count.value < 100_000)
+      // Another channel of the same link moves.
+      guard let (other, end) = air.open(psm) else { return }
+      let moving = other.writing(ramp(50_000))
+      #expect(end.reading(50_000).value == ramp(50_000) && moving.value == 50_000 && count.value < 100_000)
       #expect(far.reading(400_000).value == octets && writer.value == 400_000)
     }
   }
 
-  @Test func unpublishedAndWrongPSMsAreRefused() async {
-    await Self.meeting { air, psm in
+  @Test(arguments: Place.allCases) func unpublishedAndWrongPSMsAreRefused(_ place: Place) async {
+    await Self.meeting(place) { air, psm in
       guard let (near, far) = air.open(psm) else { return }
       air.server.publisher?.unpublishL2CAPChannel(psm)
       #expect(air.server.wait("unpublished \(psm)"))
@@ -232,8 +276,8 @@ extension CBL2CAPChannel {
     }
   }
 
-  @Test func theEndOfTheLinkIsAnError() async {
-    await Self.meeting { air, psm in
+  @Test(arguments: Place.allCases) func theEndOfTheLinkIsAnError(_ place: Place) async {
+    await Self.meeting(place) { air, psm in
       guard let (near, far) = air.open(psm), let device = air.client.device else { return }
       let readers = (near.reading(1), far.reading(1))
       air.client.central?.cancelPeripheralConnection(device)
@@ -244,8 +288,8 @@ extension CBL2CAPChannel {
     }
   }
 
-  @Test func whatIsReleasedCloses() async {
-    await Self.meeting { air, psm in
+  @Test(arguments: Place.allCases) func whatIsReleasedCloses(_ place: Place) async {
+    await Self.meeting(place) { air, psm in
       air.client.device?.openL2CAPChannel(psm)
       // The one that the client gets is released here.
       guard air.client.channel() != nil, let far = air.server.channel() else { return }
@@ -258,10 +302,10 @@ extension CBL2CAPChannel {
     }
   }
 
-  @Test func eachManagerHasItsPSM() async {
-    await Self.meeting { air, psm in
+  @Test(arguments: Place.allCases) func eachManagerHasItsPSM(_ place: Place) async {
+    await Self.meeting(place) { air, psm in
       let second = ChannelApp()
-      second.publish(on: air.names[0])
+      second.publish(air.opener(0, app: "second"))
       second.publisher?.publishL2CAPChannel(withEncryption: false)
       let other = second.psm()
       #expect(other != psm)
@@ -281,17 +325,37 @@ extension CBL2CAPChannel {
     }
   }
 
-  @Test func aSessionWithoutChannelsSaysSo() async {
-    await onThread {
-      let app = ChannelApp()
-      let queue = DispatchQueue(label: "app")
-      app.publisher = CBPeripheralManager(delegate: app, queue: queue) { SilentSession(events: $0) }
-      _ = app.wait("on")
-      app.publisher?.publishL2CAPChannel(withEncryption: false)
-      #expect(app.wait("not published"))
-      app.publisher?.unpublishL2CAPChannel(0x80)
-      #expect(app.wait("not unpublished"))
-      #expect(app.errors.map { ($0 as? CBError)?.code } == [.operationNotSupported, .operationNotSupported])
+  /// The radio of both adapters is gone, and comes back: the streams fail, and what was published is gone.
+  @Test(arguments: Place.allCases) func theLossOfTheRadioIsAnError(_ place: Place) async {
+    await Self.meeting(place) { air, psm in
+      guard let (near, far) = air.open(psm) else { return }
+      let readers = (near.reading(1), far.reading(1))
+      air.radio.eventLoop.execute { [radio = air.radio] in radio.close() }
+      #expect(readers.0.value == [] && readers.1.value == [])
+      #expect(near.inputStream.streamStatus == .error && far.inputStream.streamStatus == .error)
+      #expect(air.client.wait("off") && air.server.wait("off"))
+      air.client.device?.openL2CAPChannel(psm)
+      #expect(air.client.wait("refused"))
+      air.server.publisher?.unpublishL2CAPChannel(psm)
+      #expect(air.server.wait("not unpublished"))
+    }
+  }
+
+  /// The programs connect to the next daemon by themselves; channels of the former one have failed.
+  @Test func theEndOfTheDaemonIsAnError() async {
+    await Self.meeting(.daemon) { air, psm in
+      guard let (near, far) = air.open(psm) else { return }
+      let readers = (near.reading(1), far.reading(400_000)), writer = near.writing(ramp(400_000))
+      air.stopDaemon()
+      #expect(readers.0.value == [] && readers.1.value != nil && writer.value != 400_000)
+      // The daemon may still tell one of them that the other has gone.
+      #expect(near.inputStream.streamStatus == .error && [.error, .atEnd].contains(far.inputStream.streamStatus))
+      #expect((near.inputStream.streamError as? CBError)?.code == .unknown)
+      #expect(air.client.wait("off") && air.server.wait("off"))
+      air.startDaemon()
+      #expect(air.server.wait("on"))
+      air.server.publisher?.publishL2CAPChannel(withEncryption: false)
+      #expect(air.server.psm() == psm)
     }
   }
 }

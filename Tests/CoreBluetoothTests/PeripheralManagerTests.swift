@@ -143,12 +143,43 @@ import Testing
     #expect(script.misuses().filter { $0.contains("powered on state") }.count == 4)
   }
 
-  @Test("L2CAP channels: operationNotSupported, in turn")
+  @Test("L2CAP channels: published and unpublished, or not; each request is answered once")
   func channels() {
     let script = PeripheralScript()
-    script.manager.publishL2CAPChannel(withEncryption: false)
+    script.manager.publishL2CAPChannel(withEncryption: true)
     script.manager.unpublishL2CAPChannel(0x80)
-    #expect(script.calls() == ["channel published 0 CBError 13", "channel unpublished 128 CBError 13"])
+    script.manager.publishL2CAPChannel(withEncryption: false)
+    script.manager.unpublishL2CAPChannel(0x81)
+    script.manager.publishL2CAPChannel(withEncryption: false)
+    var ids: [OperationID] = [], words: [String] = []
+    for request in script.session.takeRequests() {
+      switch request {
+      case .publishChannel(let id, let isEncrypted):
+        ids.append(id)
+        words.append("publish \(isEncrypted)")
+      case .unpublishChannel(let id, let psm):
+        ids.append(id)
+        words.append("unpublish \(psm)")
+      default: words.append("\(request)")
+      }
+    }
+    #expect(words == ["publish true", "unpublish 128", "publish false", "unpublish 129", "publish false"])
+    let no = BluetoothError(.invalidArgument, "No.")
+    let results: [Result<BrokerAnswer, BluetoothError>] = [
+      .success(.psm(0x80)), .success(.done), .failure(no), .failure(no),
+    ]
+    for (id, result) in zip(ids, results) { script.deliver(.completed(id, result)) }
+    script.deliver(.completed(ids[0], .success(.psm(0x82))))
+    #expect(
+      script.calls() == [
+        "channel published 128 ok", "channel unpublished 128 ok", "channel published 0 CBError 1",
+        "channel unpublished 129 CBError 1",
+      ])
+    // The last one ends with the adapter's power.
+    script.deliver(.adapter(.poweredOff("It is off.")))
+    #expect(script.calls() == ["state 4", "channel published 0 CBError 0"])
+    script.deliver(.completed(ids[4], .success(.psm(0x80))))
+    #expect(script.calls() == [])
     #expect(CBL2CAPChannel().psm == 0 && CBL2CAPChannel().inputStream == nil && CBL2CAPChannel().peer == nil)
   }
 

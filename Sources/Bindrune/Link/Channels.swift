@@ -232,7 +232,7 @@ extension ChannelSettings {
 }
 
 extension BluetoothError {
-  static var channelIsClosed: BluetoothError {
+  package static var channelIsClosed: BluetoothError {
     BluetoothError(.disconnected, "The channel has been closed: open another.")
   }
 }

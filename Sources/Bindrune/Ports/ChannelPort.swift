@@ -12,6 +12,9 @@ import BindruneWire
 /// 4. *The end of the channel* ends the port: SDUs that wait are dropped, no offer is accepted, and each waiter
 ///    completes once, with the reason. `LinkChannel.close` drops none: they leave first.
 ///
+/// As with a `SendPort`, the drainer is the event loop of the channel's host, or, where that is in another process, the
+/// writer of a socket.
+///
 /// `ChannelPortTests` and `LinkChannelTests` show each of them.
 public final class ChannelPort: Sendable {
   private let core: PortCore
@@ -22,7 +25,7 @@ public final class ChannelPort: Sendable {
   public let longestSDU: Int
 
   /// The port calls `wake`, from any thread, when it was empty and is not any more.
-  init(longestSDU: Int, capacity: Int, wake: @escaping @Sendable () -> Void) {
+  package init(longestSDU: Int, capacity: Int, wake: @escaping @Sendable () -> Void) {
     let ring = SendRing(capacity: capacity, limit: longestSDU, longest: longestSDU, target: 0, depth: nil)
     self.capacity = ring.capacity
     self.longestSDU = longestSDU
@@ -60,11 +63,11 @@ public final class ChannelPort: Sendable {
   /// cancelled. If several producers share the port, another may have used the room: offer again, and wait again.
   public func waitUntilReady() async throws(BluetoothError) { try await core.waitUntilReady() }
 
-  // MARK: The host's end
+  // MARK: The drainer's end
 
   /// Lends the SDUs in turn to `send`, until it refuses one, which stays, or none is left: then true. Calls `ready` at a
   /// ready edge.
-  func drain(now: Instant, ready: () -> Void, _ send: (Span<UInt8>) -> Bool) -> Bool {
+  package func drain(now: Instant, ready: () -> Void, _ send: (Span<UInt8>) -> Bool) -> Bool {
     while true {
       let (left, isEdge) = core.withRing { $0.sendFirst(now: now) { sdu, _ in send(sdu) } }
       if isEdge {
@@ -80,7 +83,7 @@ public final class ChannelPort: Sendable {
     }
   }
   /// Accepts nothing more; what waits can still leave.
-  func end(_ error: BluetoothError) { core.end(error) }
+  package func end(_ error: BluetoothError) { core.end(error) }
   /// Drops what waits, and accepts nothing more.
-  func close(_ error: BluetoothError) { core.close(error) }
+  package func close(_ error: BluetoothError) { core.close(error) }
 }

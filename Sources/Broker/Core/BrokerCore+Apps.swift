@@ -123,11 +123,14 @@ extension BrokerEvent {
       .readyToWrite:
       [.central]
     case .completed(_, let result):
-      // Completions of a peripheral: the service is published, advertising has begun.
-      if case .success(.published) = result { [.peripheral] } else { [.central] }
-    case .subscribed, .unsubscribed, .readRequested, .writeRequested, .readyToUpdate: [.peripheral]
+      // Completions of a peripheral: the service or the PSM is published, advertising has begun.
+      switch result {
+      case .success(.published), .success(.psm): [.peripheral]
+      case .success, .failure: [.central]
+      }
+    case .subscribed, .unsubscribed, .readRequested, .writeRequested, .readyToUpdate, .channelAccepted: [.peripheral]
     case .restored, .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded,
-      .advertisingEnded, .channel:
+      .advertisingEnded:
       []
     }
   }
@@ -138,8 +141,7 @@ extension BrokerEvent {
       .writeRequested:
       true
     case .adapter, .restored, .nameChanged, .servicesChanged, .readyToWrite, .completed, .readyToUpdate, .scanFailed,
-      .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded, .advertisingEnded,
-      .channel:
+      .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded, .advertisingEnded, .channelAccepted:
       false
     }
   }
@@ -162,7 +164,7 @@ extension BrokerEvent {
     case .restored, .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded,
       .advertisingEnded:
       "an event"
-    case .channel: "a channel"
+    case .channelAccepted: "a channel"
     }
   }
 }

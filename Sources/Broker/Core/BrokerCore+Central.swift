@@ -143,6 +143,7 @@ extension BrokerCore {
     case .setNotifying(let id, let peer, let handle, let isOn):
       guard link(with: handle, of: peer, for: session, id) != nil else { return }
       setNotifying(isOn, handle, id, peer, session)
+    case .openChannel(let id, let peer, let psm): openChannel(SPSM(rawValue: psm), id, peer, session)
     }
   }
   /// The adapter is not powered on, so every request fails.
@@ -152,7 +153,7 @@ extension BrokerCore {
     case .connect(let peer, _): deliver(to: session, .connectionFailed(peer, notReady))
     case .readRSSI(let id, _), .discoverServices(let id, _, _), .discoverIncludedServices(let id, _, _, _),
       .discoverCharacteristics(let id, _, _, _), .discoverDescriptors(let id, _, _), .read(let id, _, _),
-      .write(let id, _, _, _), .setNotifying(let id, _, _, _):
+      .write(let id, _, _, _), .setNotifying(let id, _, _, _), .openChannel(let id, _, _):
       complete(id, of: session, .failure(notReady))
     case .stopScan, .cancelConnection: break
     }

@@ -11,7 +11,7 @@ enum ChannelUse: Sendable {
 }
 
 /// Which session's each channel and each PSM is, until the channel is with its session.
-struct Channels {
+struct Channels: Sendable {
   var openings: [RequestID: Opening] = [:]
   /// Requests for a PSM that the host has not answered.
   var publications: [RequestID: (id: OperationID, session: SessionID)] = [:]
@@ -28,30 +28,26 @@ struct Channels {
 }
 
 extension BrokerCore {
-  mutating func request(_ request: ChannelRequest, of session: SessionID, now: Instant) {
-    self.now = now
-    guard sessions[session] != nil else { return }
-    guard case .running = phase else { return complete(request.operation, of: session, .failure(notReady)) }
-    switch request {
-    case .open(let id, let peer, let psm):
-      guard let link = link(of: peer, for: session, id) else { return }
-      let request = begin(
-        .openChannel(link, SPSM(rawValue: psm), mtu: Self.longestSDU, capacity: Self.octetsToSend), isPlaced: false)
-      channels.openings[request] = Channels.Opening(id: id, session: session, link: link, peer: peer)
-    case .publish(let id, let isEncrypted):
-      let request = RequestID(rawValue: newNumber())
-      channels.publications[request] = (id, session)
-      command(.listen(request, isEncrypted: isEncrypted))
-    case .unpublish(let id, let psm):
-      guard channels.published[psm] == session else {
-        return complete(
-          id, of: session,
-          .failure(BluetoothError(.invalidArgument, "PSM \(psm) is not published here: unpublish one that is.")))
-      }
-      channels.published[psm] = nil
-      command(.stopListening(psm: psm))
-      deliver(to: session, .channel(.unpublished(id, psm: psm)))
+  mutating func openChannel(_ psm: SPSM, _ id: OperationID, _ peer: UUID, _ session: SessionID) {
+    guard let link = link(of: peer, for: session, id) else { return }
+    let request = begin(
+      .openChannel(link, psm, mtu: Self.longestSDU, capacity: Self.octetsToSend), isPlaced: false)
+    channels.openings[request] = Channels.Opening(id: id, session: session, link: link, peer: peer)
+  }
+  mutating func publishChannel(isEncrypted: Bool, _ id: OperationID, of session: SessionID) {
+    let request = RequestID(rawValue: newNumber())
+    channels.publications[request] = (id, session)
+    command(.listen(request, isEncrypted: isEncrypted))
+  }
+  mutating func unpublishChannel(_ psm: UInt16, _ id: OperationID, of session: SessionID) {
+    guard channels.published[psm] == session else {
+      return complete(
+        id, of: session,
+        .failure(BluetoothError(.invalidArgument, "PSM \(psm) is not published here: unpublish one that is.")))
     }
+    channels.published[psm] = nil
+    command(.stopListening(psm: psm))
+    complete(id, of: session, .success(.done))
   }
   /// The longest SDU in either direction, and how many octets wait for the peer's credits, in octets.
   static var longestSDU: Int { 2048 }
@@ -61,7 +57,7 @@ extension BrokerCore {
   mutating func channelOpened(_ request: RequestID, _ result: Result<HostAnswer, BluetoothError>) -> Bool {
     guard let opening = channels.openings.removeValue(forKey: request) else { return false }
     switch result {
-    case .success(.channel(let channel)) where !opening.isOver && sessions[opening.session] != nil:
+    case .success(.channel(let channel)) where !opening.isOver:
       put(.lendChannel(channel, opening.session, .opened(opening.id, peer: opening.peer)))
     case .success(.channel(let channel)): put(.dropChannel(channel))
     // The host answers with a channel or an error.
@@ -73,12 +69,14 @@ extension BrokerCore {
     return true
   }
   mutating func listens(_ request: RequestID, _ result: Result<UInt16, BluetoothError>) {
-    guard let (id, session) = channels.publications.removeValue(forKey: request) else { return }
-    switch result {
-    case .success(let psm):
+    switch (result, channels.publications.removeValue(forKey: request)) {
+    case (.success(let psm), let (id, session)?):
       channels.published[psm] = session
-      deliver(to: session, .channel(.published(id, psm: psm)))
-    case .failure(let error): complete(id, of: session, .failure(error))
+      complete(id, of: session, .success(.psm(psm)))
+    case (.failure(let error), let (id, session)?): complete(id, of: session, .failure(error))
+    // The session has ended meanwhile.
+    case (.success(let psm), nil): command(.stopListening(psm: psm))
+    case (.failure, nil): break
     }
   }
   mutating func channelAccepted(_ channel: ArrivedChannel, _ psm: UInt16, on link: LinkID) {
@@ -98,8 +96,15 @@ extension BrokerCore {
     }
     if let peer = links[link]?.peer { put(.endChannels(session, identifier(of: peer, for: session))) }
   }
-  /// The session has been closed. Its driver ends its channels.
+  /// The host is gone, with all channels and PSMs.
+  mutating func forgetChannels() {
+    let publications = channels.publications.sorted { $0.key.rawValue < $1.key.rawValue }
+    channels = Channels()
+    for (_, (id, session)) in publications { complete(id, of: session, .failure(notReady)) }
+  }
+  /// The session has been closed, or its process has ended. Its driver ends its channels.
   mutating func endPublications(of session: SessionID) {
+    channels.publications = channels.publications.filter { $0.value.session != session }
     for psm in channels.published.filter({ $0.value == session }).keys.sorted() {
       channels.published[psm] = nil
       command(.stopListening(psm: psm))

@@ -32,12 +32,16 @@ extension BrokerCore {
       // A client of another session's services is that session's affair.
       guard let link = link(of: peer), serving.clients[link]?.sessions.contains(session) == true else { return }
       update(link, latency)
+    case .publishChannel(let operation, let isEncrypted):
+      publishChannel(isEncrypted: isEncrypted, operation, of: session)
+    case .unpublishChannel(let operation, let psm): unpublishChannel(psm, operation, of: session)
     }
   }
   /// The same while no host runs: publishing and advertising fail.
   mutating func refuse(_ request: BrokerRequest.Peripheral, of session: SessionID) {
     switch request {
-    case .addService(let operation, _), .startAdvertising(let operation, _, _):
+    case .addService(let operation, _), .startAdvertising(let operation, _, _), .publishChannel(let operation, _),
+      .unpublishChannel(let operation, _):
       complete(operation, of: session, .failure(notReady))
     case .removeService(let handle): remove(handle, of: session)
     case .removeAllServices: for handle in serving.services(of: session) { remove(handle, of: session) }
@@ -66,7 +70,7 @@ extension BrokerCore {
     case .unknown, .resetting, .unsupported, .unauthorized: serving.forgetServices()
     }
     serving.forgetClients()
-    channels = Channels()
+    forgetChannels()
     endAdvertising(notReady)
   }
 

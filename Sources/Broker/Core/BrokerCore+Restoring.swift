@@ -104,7 +104,10 @@ extension BrokerCore {
     // Nobody waits for the answers any more, and nobody answers.
     for link in central.links.keys.sorted(by: { $0.rawValue < $1.rawValue }) {
       abandonOperations(on: link, of: session)
+      abandonChannels(on: link, of: session)
     }
+    // Channels are the process's, and no next process could take them.
+    endPublications(of: session)
     serving.advertising[session]?.operation = nil
     endRequests(for: session)
     sessions[session]?.ports = []

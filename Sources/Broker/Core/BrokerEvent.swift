@@ -50,11 +50,8 @@ public enum BrokerEvent: Sendable {
   case readyToUpdate(UUID)
   /// Advertising ended by itself.
   case advertisingEnded(BluetoothError)
-
-  // MARK: Both
-
-  /// Only of sessions that take a `ChannelRequest`.
-  case channel(SessionChannelEvent)
+  /// A central has opened a channel of L2CAP to a PSM of this session. A channel that nobody keeps closes.
+  case channelAccepted(SessionChannel, central: UUID, longestUpdate: Int)
 }
 
 /// The result of a request that succeeded.
@@ -69,6 +66,10 @@ public enum BrokerAnswer: Sendable, Equatable {
   case characteristics([FoundCharacteristic])
   case descriptors([RemoteDescriptor])
   case published(PublishedService)
+  /// A channel of L2CAP is open. It closes if nobody keeps it.
+  case channel(SessionChannel)
+  /// Peers may open channels of L2CAP to this PSM, which the adapter has chosen.
+  case psm(UInt16)
 }
 
 /// The state of the adapter.

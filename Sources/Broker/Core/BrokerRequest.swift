@@ -46,9 +46,11 @@ public enum BrokerRequest: Equatable, Sendable {
     /// Notifications where the characteristic has them, else indications, of the value at the handle. Completes with
     /// `.notifying`. A second request of the same session changes nothing.
     case setNotifying(OperationID, UUID, AttributeHandle, Bool)
+    /// Opens a channel of L2CAP to the service of the device that has this PSM. Completes with `.channel`.
+    case openChannel(OperationID, UUID, psm: UInt16)
   }
 
-  /// Requests of a peripheral: to publish, to respond, to advertise.
+  /// Requests of a peripheral: to publish, to respond, to advertise, to accept channels.
   public enum Peripheral: Equatable, Sendable {
     /// Completes with `.published`.
     case addService(OperationID, ServiceDescription)
@@ -64,6 +66,11 @@ public enum BrokerRequest: Equatable, Sendable {
     case startAdvertising(OperationID, localName: String?, services: [BluetoothUUID])
     case stopAdvertising
     case setDesiredLatency(UUID, ConnectionLatency)
+    /// Centrals may open channels of L2CAP to this session from now on, until it is closed or the adapter is not
+    /// powered on any more: `BrokerEvent.channelAccepted`. Completes with `.psm`.
+    case publishChannel(OperationID, isEncrypted: Bool)
+    /// Channels that are open stay. Completes with `.done`.
+    case unpublishChannel(OperationID, psm: UInt16)
   }
 }
 
@@ -169,9 +176,11 @@ extension BrokerRequest {
       .central(.discoverIncludedServices(let id, let peer, _, _)),
       .central(.discoverCharacteristics(let id, let peer, _, _)), .central(.discoverDescriptors(let id, let peer, _)),
       .central(.read(let id, let peer, _)), .central(.write(let id, let peer, _, _)),
-      .central(.setNotifying(let id, let peer, _, _)):
+      .central(.setNotifying(let id, let peer, _, _)), .central(.openChannel(let id, let peer, _)):
       (id, peer)
-    case .peripheral(.addService(let id, _)), .peripheral(.startAdvertising(let id, _, _)): (id, nil)
+    case .peripheral(.addService(let id, _)), .peripheral(.startAdvertising(let id, _, _)),
+      .peripheral(.publishChannel(let id, _)), .peripheral(.unpublishChannel(let id, _)):
+      (id, nil)
     case .central, .peripheral: nil
     }
   }
@@ -191,6 +200,7 @@ extension BrokerRequest.Central {
     case .read: "readValue(for:)"
     case .write: "writeValue(_:for:type:)"
     case .setNotifying: "setNotifyValue(_:for:)"
+    case .openChannel: "openL2CAPChannel(_:)"
     }
   }
   fileprivate var peerOfLine: UUID? {
@@ -199,7 +209,7 @@ extension BrokerRequest.Central {
       .discoverCharacteristics(_, let peer, _, _), .discoverDescriptors(_, let peer, _), .read(_, let peer, _),
       .write(_, let peer, _, _), .setNotifying(_, let peer, _, _):
       peer
-    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI: nil
+    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI, .openChannel: nil
     }
   }
 }
@@ -214,13 +224,15 @@ extension BrokerRequest.Peripheral {
     case .startAdvertising: "startAdvertising(_:)"
     case .stopAdvertising: "stopAdvertising()"
     case .setDesiredLatency: "setDesiredConnectionLatency(_:for:)"
+    case .publishChannel: "publishL2CAPChannel(withEncryption:)"
+    case .unpublishChannel: "unpublishL2CAPChannel(_:)"
     }
   }
   fileprivate var centralOfLine: UUID? {
     switch self {
     case .respond(_, let central, _), .reject(_, let central, _): central
     case .addService, .removeService, .removeAllServices, .setValue, .startAdvertising, .stopAdvertising,
-      .setDesiredLatency:
+      .setDesiredLatency, .publishChannel, .unpublishChannel:
       nil
     }
   }

@@ -122,6 +122,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
       let kept = core.end(app, now: now)
       for (id, session) in sessions where !core.isKnown(id) {
         _ = session.close()
+        session.endChannels()
         sessions[id] = nil
         registration?.leave()
       }
@@ -135,6 +136,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
     let keeper = AdapterSession(on: eventLoop, events: EventQueue())
     keeper.replace(id)
     keeper.hold(true)
+    // They are the process's.
+    sessions[id]?.endChannels()
     let left = sessions[id]?.takeRemaining() ?? []
     for event in left { keeper.deliver(event) }
     core.consider(left: left, for: id)
@@ -193,18 +196,12 @@ final class Adapter: HostObserver, @unchecked Sendable {
     // Not those of a process that has ended.
     guard sessions[session.id] === session else { return }
     for placed in session.takeRequests() {
-      switch placed {
-      case .placed(let request, let place):
-        self.place = place
-        let host = host, isOutermost = host?.assumeIsolated { $0.beginCall(request.call) }
-        core.request(request, of: session.id, now: now)
-        drain()
-        if let isOutermost { host?.assumeIsolated { $0.endCall(isOutermost) } }
-        self.place = nil
-      case .channel(let request):
-        core.request(request, of: session.id, now: now)
-        drain()
-      }
+      place = placed.place
+      let host = host, isOutermost = host?.assumeIsolated { $0.beginCall(placed.request.call) }
+      core.request(placed.request, of: session.id, now: now)
+      drain()
+      if let isOutermost { host?.assumeIsolated { $0.endCall(isOutermost) } }
+      place = nil
     }
   }
   func closed(_ session: AdapterSession) {
@@ -352,14 +349,17 @@ final class Adapter: HostObserver, @unchecked Sendable {
   }
   private func lend(_ number: ArrivedChannel, to id: SessionID, _ use: ChannelUse) {
     guard let channel = arrived.removeValue(forKey: number), let session = sessions[id] else { return }
+    let event: BrokerEvent
     switch use {
     case .opened(let operation, let peer):
       session.add(channel, with: peer)
-      session.deliver(.channel(.opened(operation, channel)))
+      event = .completed(operation, .success(.channel(channel)))
     case .accepted(let central, let longestUpdate):
       session.add(channel, with: central)
-      session.deliver(.channel(.accepted(channel, central: central, longestUpdate: longestUpdate)))
+      event = .channelAccepted(channel, central: central, longestUpdate: longestUpdate)
     }
+    session.deliver(event)
+    core.consider(event, for: id)
   }
   private func lendPort(_ name: PortName, _ link: LinkID, _ host: isolated BluetoothHost) {
     guard let session = sessions[name.session] else { return }
@@ -477,7 +477,7 @@ extension BrokerEvent {
   var outlivesProcess: Bool {
     switch self {
     case .adapter, .restored, .linkedPeers, .completed, .readyToWrite, .readyToUpdate, .requestEnded, .scanFailed,
-      .channel:
+      .channelAccepted:
       false
     default: true
     }

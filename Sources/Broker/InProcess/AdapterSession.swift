@@ -4,10 +4,9 @@ import NIOCore
 import Synchronization
 
 /// A request, and where it stands among the values that its session has offered to the same peer.
-enum PlacedRequest {
-  case placed(BrokerRequest, at: SendPort.Fence?)
-  /// Channels have a line of their own.
-  case channel(ChannelRequest)
+struct PlacedRequest {
+  let request: BrokerRequest
+  let place: SendPort.Fence?
 }
 
 /// The adapter's end of a session: its requests on their way down, its events on their way up, its ports. Everything on
@@ -110,13 +109,7 @@ final class AdapterSession: @unchecked Sendable {
   func put(_ request: BrokerRequest) -> Bool {
     lock.withLock {
       let place = request.line.flatMap { ports($0.kind)[$0.peer]?.fence() }
-      requests.append(.placed(request, at: place))
-      return requests.count == 1
-    }
-  }
-  func put(_ request: ChannelRequest) -> Bool {
-    lock.withLock {
-      requests.append(.channel(request))
+      requests.append(PlacedRequest(request: request, place: place))
       return requests.count == 1
     }
   }

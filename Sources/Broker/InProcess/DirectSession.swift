@@ -39,10 +39,6 @@ public final class DirectSession: BrokerSession {
   public func send(_ request: BrokerRequest) {
     if session.put(request) { adapter.eventLoop.execute { [adapter, session] in adapter.drain(session) } }
   }
-  public func send(_ request: ChannelRequest) -> Bool {
-    if session.put(request) { adapter.eventLoop.execute { [adapter, session] in adapter.drain(session) } }
-    return true
-  }
   public func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { session.port(kind, of: peer) }
   public func close() {
     if session.close() { adapter.eventLoop.execute { [adapter, session] in adapter.closed(session) } }

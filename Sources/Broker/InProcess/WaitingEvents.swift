@@ -96,7 +96,7 @@ struct WaitingEvents {
         add(event, as: .interruption(peer))
       }
     case .restored, .discovered, .scanFailed, .connectionFailed, .disconnected, .values, .completed, .writeRequested,
-      .advertisingEnded, .channel:
+      .advertisingEnded, .channelAccepted:
       add(event)
     }
     return 0
@@ -169,7 +169,7 @@ extension BrokerEvent {
   fileprivate var mostWaiting: Int {
     switch self {
     case .discovered: WaitingEvents.crowd  // the device repeats it
-    case .channel(.accepted): WaitingEvents.crowd  // it closes, for nobody keeps it
+    case .channelAccepted: WaitingEvents.crowd  // it closes, for nobody keeps it
     case .longestUpdateChanged: WaitingEvents.crowd  // a central that has subscribed has it from its port
     case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
     // Each of several values counts: see `append(_:of:from:)`.
@@ -177,7 +177,7 @@ extension BrokerEvent {
     case .adapter, .restored, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged,
       .longestWriteChanged,
       .servicesChanged, .readyToWrite, .linkedPeers, .completed, .subscribed, .unsubscribed, .readRequested,
-      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded, .channel:
+      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded:
       .max
     }
   }

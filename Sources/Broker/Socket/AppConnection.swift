@@ -9,7 +9,7 @@ import Synchronization
 ///
 /// **Function**: events wait in the session's `EventQueue` while the socket is not writable, so an app that does not
 /// read costs bounded memory. Values are offered to the session's ports; those for which there is no room wait, within
-/// the port's credit.
+/// the port's credit. Channels of L2CAP have such bounds of their own: `AppChannel`.
 ///
 /// A control (Decision 0054) takes the place of a session: the connection has one question and its answer.
 ///
@@ -78,6 +78,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   /// What is to be written: its memory is used again.
   private var writer = MessageWriter()
   private var lastPort: UInt32 = 0
+  private var channels: [AppChannel] = []
+  private var lastChannel: UInt32 = 0
   private var isOrderly = false
   private var role: BackgroundMode?
   /// Requests whose answers have not been written, and their devices.
@@ -129,6 +131,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     phase = .closed(phase.session)
     channel = nil
     ports = []
+    for channel in channels { channel.close(dropping: true) }
+    channels = []
     ended(self, isOrderly)
   }
   func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
@@ -168,7 +172,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     case .admitting:
       switch try AppMessage(frame) {
       case .close: closeOrderly()
-      case .hello, .request, .value: throw FrameError("a request before the answer to its greeting")
+      case .hello, .request, .value, .sdu, .sdusTaken, .closeChannel:
+        throw FrameError("a request before the answer to its greeting")
       case nil: break
       }
     case .serving(let session):
@@ -179,6 +184,9 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
         pass(request, session)
       case .close: closeOrderly()
       case .value(let port, let handle, let value): try take(value, of: handle, through: port)
+      case .sdu(let number, let sdu): try openChannel(number)?.receive(sdu)
+      case .sdusTaken(let number, let count): try openChannel(number)?.take(count)
+      case .closeChannel(let number, let isDropping): try openChannel(number)?.close(dropping: isDropping)
       // A later version has it.
       case nil: if DaemonFrameKind(rawValue: frame.number) != nil { throw FrameError("a frame at the wrong time") }
       }
@@ -246,6 +254,11 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       port.waiting.append(.value(handle, Array(value.readableBytesView)))
     }
   }
+  /// Nil: it has ended before the app learned of it.
+  private func openChannel(_ number: UInt32) throws(FrameError) -> AppChannel? {
+    guard number <= lastChannel else { throw FrameError("something for channel \(number), which it was never given") }
+    return channels.port(number)
+  }
   private func isOwn(_ handle: AttributeHandle, of port: Port) -> Bool {
     switch port.kind {
     case .command: found[port.peer]?.contains(handle) == true
@@ -284,7 +297,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       found = [:]
     case .completed, .discovered, .scanFailed, .connected, .connectionFailed, .nameChanged, .longestWriteChanged,
       .values, .readyToWrite, .linkedPeers, .subscribed, .unsubscribed, .longestUpdateChanged, .readRequested,
-      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded, .channel:
+      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded, .channelAccepted:
       return
     }
     dropWaiting()
@@ -318,9 +331,10 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     case .peripheral(.removeAllServices): for service in Array(published.keys) { forget(service) }
     case .central(.scan), .central(.stopScan), .central(.readRSSI), .central(.discoverServices),
       .central(.discoverIncludedServices), .central(.discoverCharacteristics), .central(.discoverDescriptors),
-      .central(.read), .central(.write), .central(.setNotifying), .peripheral(.addService), .peripheral(.setValue),
-      .peripheral(.respond), .peripheral(.reject), .peripheral(.startAdvertising), .peripheral(.stopAdvertising),
-      .peripheral(.setDesiredLatency):
+      .central(.read), .central(.write), .central(.setNotifying), .central(.openChannel), .peripheral(.addService),
+      .peripheral(.setValue), .peripheral(.respond), .peripheral(.reject), .peripheral(.startAdvertising),
+      .peripheral(.stopAdvertising), .peripheral(.setDesiredLatency), .peripheral(.publishChannel),
+      .peripheral(.unpublishChannel):
       break
     }
     if let (operation, peer) = request.operation { unanswered[operation] = .some(peer) }
@@ -349,7 +363,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     }
     port.waiting.removeFirst(done)
   }
-  private func returnCredit() {
+  func returnCredit() {
     writer.clear()
     writeCredit()
     flush()
@@ -361,11 +375,14 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       port.credit += port.spent
       port.spent = 0
     }
+    for channel in channels { channel.writeCredit(to: &writer) }
   }
 
   // MARK: Writing
 
   func eventsWait(in queue: EventQueue) { channel?.eventLoop.execute { self.writeEvents() } }
+  /// SDUs or ends of channels wait.
+  func channelsChanged() { writeEvents() }
   func eventsDropped(_ count: Int, from queue: EventQueue) { drops.add(count, ordering: .relaxed) }
 
   /// Lines of the answer to a control. One for which there is no room is dropped: only a log has as many.
@@ -405,8 +422,13 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       case .readyToWrite(let peer), .readyToUpdate(let peer):
         for port in ports where port.peer == peer { offerWaiting(port) }
         continue
-      // The protocol has no channels: an app's requests for them do not get here.
-      case .channel: continue
+      case .completed(let operation, .success(.channel(let channel))):
+        unanswered[operation] = nil
+        add(channel) { .channel(operation, $0) }
+        continue
+      case .channelAccepted(let channel, let central, let longest):
+        add(channel) { .channelAccepted($0, central: central, longestUpdate: longest) }
+        continue
       case .completed(let operation, _): unanswered[operation] = nil
       case .adapter(let state) where state != .poweredOn:
         unanswered = [:]
@@ -434,12 +456,21 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       for case .request(let request) in port.waiting { session.send(request) }
       writer.write(DaemonMessage.portEnded(port.number))
     }
+    channels.removeAll { $0.writeArrivals(to: &writer) }
     writeCredit()
     flush()
     if isReadHeldBack, unanswered.count < Self.mostRequests {
       isReadHeldBack = false
       channel.read()
     }
+  }
+  private func add(_ new: SessionChannel, _ message: (ChannelDescription) -> DaemonMessage) {
+    guard let channel else { return }
+    lastChannel += 1
+    let added = AppChannel(lastChannel, new, of: self, on: channel.eventLoop)
+    channels.append(added)
+    writer.write(message(added.description))
+    added.begin()
   }
   private func forget(_ peer: UUID, isOver: Bool) {
     unanswered = unanswered.filter { $0.value != peer }

@@ -8,13 +8,13 @@ import NIOCore
 enum AppMessage: DeclaredMessage, Equatable, Sendable {
   enum Number: UInt8, CaseIterable, Sendable {
     case hello = 8
-    case close, value
+    case close, value, sdu, sdusTaken, closeChannel
     case scan = 16
     case stopScan, connect, cancelConnection, readRSSI, discoverServices, discoverIncludedServices
-    case discoverCharacteristics, discoverDescriptors, read, write, setNotifying
+    case discoverCharacteristics, discoverDescriptors, read, write, setNotifying, openChannel
     case addService = 32
     case removeService, removeAllServices, setValue, respond, reject, startAdvertising, stopAdvertising
-    case setDesiredLatency
+    case setDesiredLatency, publishChannel, unpublishChannel
   }
   /// The first of every connection.
   case hello(Hello)
@@ -22,6 +22,12 @@ enum AppMessage: DeclaredMessage, Equatable, Sendable {
   case close
   /// Through a port that the daemon has announced, within its credit.
   case value(port: UInt32, AttributeHandle, ByteBuffer)
+  /// To the channel's peer, within the credit that the daemon has granted.
+  case sdu(channel: UInt32, ByteBuffer)
+  /// The app has done with this many SDUs of the peer.
+  case sdusTaken(channel: UInt32, UInt32)
+  /// The app has done with the channel, and sends nothing more on it. Not `dropping`: what it has sent leaves first.
+  case closeChannel(UInt32, dropping: Bool)
   case request(BrokerRequest)
 
   struct Hello: Equatable, Sendable {
@@ -39,6 +45,9 @@ enum AppMessage: DeclaredMessage, Equatable, Sendable {
     case .hello: .hello(Hello(manifest: .empty))
     case .close: .close
     case .value: .value(port: 0, .empty, ByteBuffer())
+    case .sdu: .sdu(channel: 0, ByteBuffer())
+    case .sdusTaken: .sdusTaken(channel: 0, 0)
+    case .closeChannel: .closeChannel(0, dropping: false)
     case .scan: .request(.central(.scan(services: [], solicitedServices: [], allowsDuplicates: false)))
     case .stopScan: .request(.central(.stopScan))
     case .connect: .request(.central(.connect(.empty, .empty)))
@@ -51,6 +60,7 @@ enum AppMessage: DeclaredMessage, Equatable, Sendable {
     case .read: .request(.central(.read(.empty, .empty, .empty)))
     case .write: .request(.central(.write(.empty, .empty, .empty, .empty)))
     case .setNotifying: .request(.central(.setNotifying(.empty, .empty, .empty, false)))
+    case .openChannel: .request(.central(.openChannel(.empty, .empty, psm: 0)))
     case .addService: .request(.peripheral(.addService(.empty, .empty)))
     case .removeService: .request(.peripheral(.removeService(.empty)))
     case .removeAllServices: .request(.peripheral(.removeAllServices))
@@ -60,6 +70,8 @@ enum AppMessage: DeclaredMessage, Equatable, Sendable {
     case .startAdvertising: .request(.peripheral(.startAdvertising(.empty, localName: nil, services: [])))
     case .stopAdvertising: .request(.peripheral(.stopAdvertising))
     case .setDesiredLatency: .request(.peripheral(.setDesiredLatency(.empty, .empty)))
+    case .publishChannel: .request(.peripheral(.publishChannel(.empty, isEncrypted: false)))
+    case .unpublishChannel: .request(.peripheral(.unpublishChannel(.empty, psm: 0)))
     }
   }
   mutating func fields(_ visitor: inout some MessageVisitor) throws(FrameError) {
@@ -81,6 +93,21 @@ enum AppMessage: DeclaredMessage, Equatable, Sendable {
       try visitor.field("Handle", &handle)
       try visitor.field("Value", &value)
       self = .value(port: port, handle, value)
+    case .sdu(channel: var channel, var sdu):
+      visitor.begin(Number.sdu.rawValue)
+      try visitor.field("Channel", &channel)
+      try visitor.field("SDU", &sdu)
+      self = .sdu(channel: channel, sdu)
+    case .sdusTaken(channel: var channel, var count):
+      visitor.begin(Number.sdusTaken.rawValue)
+      try visitor.field("Channel", &channel)
+      try visitor.field("SDUs", &count)
+      self = .sdusTaken(channel: channel, count)
+    case .closeChannel(var channel, dropping: var isDropping):
+      visitor.begin(Number.closeChannel.rawValue)
+      try visitor.field("Channel", &channel)
+      try visitor.field("Dropping", &isDropping)
+      self = .closeChannel(channel, dropping: isDropping)
     case .request(
       .central(.scan(services: var services, solicitedServices: var solicited, allowsDuplicates: var duplicates))):
       visitor.begin(Number.scan.rawValue)
@@ -150,6 +177,12 @@ enum AppMessage: DeclaredMessage, Equatable, Sendable {
       try visitor.field("Handle", &handle)
       try visitor.field("Notifying", &isOn)
       self = .request(.central(.setNotifying(id, peer, handle, isOn)))
+    case .request(.central(.openChannel(var id, var peer, psm: var psm))):
+      visitor.begin(Number.openChannel.rawValue)
+      try visitor.field("Operation", &id)
+      try visitor.field("Peer", &peer)
+      try visitor.field("PSM", &psm)
+      self = .request(.central(.openChannel(id, peer, psm: psm)))
     case .request(.peripheral(.addService(var id, var description))):
       visitor.begin(Number.addService.rawValue)
       try visitor.field("Operation", &id)
@@ -191,6 +224,16 @@ enum AppMessage: DeclaredMessage, Equatable, Sendable {
       try visitor.field("Peer", &peer)
       try visitor.field("Latency", &latency)
       self = .request(.peripheral(.setDesiredLatency(peer, latency)))
+    case .request(.peripheral(.publishChannel(var id, isEncrypted: var isEncrypted))):
+      visitor.begin(Number.publishChannel.rawValue)
+      try visitor.field("Operation", &id)
+      try visitor.field("Encrypted", &isEncrypted)
+      self = .request(.peripheral(.publishChannel(id, isEncrypted: isEncrypted)))
+    case .request(.peripheral(.unpublishChannel(var id, psm: var psm))):
+      visitor.begin(Number.unpublishChannel.rawValue)
+      try visitor.field("Operation", &id)
+      try visitor.field("PSM", &psm)
+      self = .request(.peripheral(.unpublishChannel(id, psm: psm)))
     }
   }
 }

@@ -6,14 +6,15 @@ import NIOCore
 enum DaemonMessage: DeclaredMessage, Sendable {
   enum Number: UInt8, CaseIterable, Sendable {
     case welcome = 64
-    case refused, port, portEnded, credit
+    case refused, port, portEnded, credit, sdu, sdusAccepted, channelEnded
     case adapter = 72
     case restored, discovered, scanFailed, connected, connectionFailed, disconnected, nameChanged, longestWriteChanged
     case servicesChanged, values, readyToWrite, linkedPeers
     case subscribed, unsubscribed, longestUpdateChanged, readRequested, writeRequested, requestEnded, readyToUpdate
-    case advertisingEnded
+    case advertisingEnded, channelAccepted
     case failed = 112
-    case done, rssi, value, notifying, services, includedServices, characteristics, descriptors, published
+    case done, rssi, value, notifying, services, includedServices, characteristics, descriptors, published, channel
+    case psm
   }
   /// The version that both sides have, and that both write from now on.
   case welcome(version: UInt16)
@@ -25,6 +26,17 @@ enum DaemonMessage: DeclaredMessage, Sendable {
   case portEnded(UInt32)
   /// `octets`: that the daemon takes in addition.
   case credit(port: UInt32, octets: UInt32)
+  /// Of the channel's peer. `AppMessage.sdusTaken` returns its credits.
+  case sdu(channel: UInt32, ByteBuffer)
+  /// The daemon takes this many octets in addition, of SDUs on the channel.
+  case sdusAccepted(channel: UInt32, octets: UInt32)
+  /// Nothing more comes of the channel, and nothing is to be sent on it. The error nil: either side has closed it.
+  case channelEnded(UInt32, BluetoothError?)
+  /// The answer `BrokerAnswer.channel`.
+  case channel(OperationID, ChannelDescription)
+  /// The event `BrokerEvent.channelAccepted`.
+  case channelAccepted(ChannelDescription, central: UUID, longestUpdate: Int)
+  /// None with a channel, which goes as `channel` or as `channelAccepted`.
   case event(BrokerEvent)
 
   static func empty(_ number: Number) -> DaemonMessage {
@@ -34,6 +46,9 @@ enum DaemonMessage: DeclaredMessage, Sendable {
     case .port: .port(0, .empty, peer: .empty, longest: 0, credit: 0)
     case .portEnded: .portEnded(0)
     case .credit: .credit(port: 0, octets: 0)
+    case .sdu: .sdu(channel: 0, ByteBuffer())
+    case .sdusAccepted: .sdusAccepted(channel: 0, octets: 0)
+    case .channelEnded: .channelEnded(0, nil)
     case .adapter: .event(.adapter(.empty))
     case .restored: .event(.restored(.empty))
     case .discovered: .event(.discovered(.empty))
@@ -55,6 +70,7 @@ enum DaemonMessage: DeclaredMessage, Sendable {
     case .requestEnded: .event(.requestEnded(.empty))
     case .readyToUpdate: .event(.readyToUpdate(.empty))
     case .advertisingEnded: .event(.advertisingEnded(.empty))
+    case .channelAccepted: .channelAccepted(.empty, central: .empty, longestUpdate: 0)
     case .failed: .event(.completed(.empty, .failure(.empty)))
     case .done: .event(.completed(.empty, .success(.done)))
     case .rssi: .event(.completed(.empty, .success(.rssi(nil))))
@@ -65,6 +81,8 @@ enum DaemonMessage: DeclaredMessage, Sendable {
     case .characteristics: .event(.completed(.empty, .success(.characteristics([]))))
     case .descriptors: .event(.completed(.empty, .success(.descriptors([]))))
     case .published: .event(.completed(.empty, .success(.published(.empty))))
+    case .channel: .channel(.empty, .empty)
+    case .psm: .event(.completed(.empty, .success(.psm(0))))
     }
   }
   mutating func fields(_ visitor: inout some MessageVisitor) throws(FrameError) {
@@ -95,6 +113,32 @@ enum DaemonMessage: DeclaredMessage, Sendable {
       try visitor.field("Port", &number)
       try visitor.field("Octets", &octets)
       self = .credit(port: number, octets: octets)
+    case .sdu(channel: var number, var sdu):
+      visitor.begin(Number.sdu.rawValue)
+      try visitor.field("Channel", &number)
+      try visitor.field("SDU", &sdu)
+      self = .sdu(channel: number, sdu)
+    case .sdusAccepted(channel: var number, octets: var octets):
+      visitor.begin(Number.sdusAccepted.rawValue)
+      try visitor.field("Channel", &number)
+      try visitor.field("Octets", &octets)
+      self = .sdusAccepted(channel: number, octets: octets)
+    case .channelEnded(var number, var error):
+      visitor.begin(Number.channelEnded.rawValue)
+      try visitor.field("Channel", &number)
+      try visitor.field("Error", &error)
+      self = .channelEnded(number, error)
+    case .channel(var id, var channel):
+      visitor.begin(Number.channel.rawValue)
+      try visitor.field("Operation", &id)
+      try visitor.field("Channel", &channel)
+      self = .channel(id, channel)
+    case .channelAccepted(var channel, central: var central, longestUpdate: var longest):
+      visitor.begin(Number.channelAccepted.rawValue)
+      try visitor.field("Channel", &channel)
+      try visitor.field("Central", &central)
+      try visitor.field("Longest Update", &longest)
+      self = .channelAccepted(channel, central: central, longestUpdate: longest)
     case .event(.adapter(var state)):
       visitor.begin(Number.adapter.rawValue)
       try visitor.field("State", &state)
@@ -251,7 +295,34 @@ enum DaemonMessage: DeclaredMessage, Sendable {
       try visitor.field("Operation", &id)
       try visitor.field("Service", &service)
       self = .event(.completed(id, .success(.published(service))))
-    case .event(.channel): throw FrameError("The protocol has no channels of L2CAP.")
+    case .event(.completed(var id, .success(.psm(var psm)))):
+      visitor.begin(Number.psm.rawValue)
+      try visitor.field("Operation", &id)
+      try visitor.field("PSM", &psm)
+      self = .event(.completed(id, .success(.psm(psm))))
+    case .event(.completed(_, .success(.channel))), .event(.channelAccepted):
+      throw FrameError("a channel without its number")
     }
+  }
+}
+
+/// A channel of L2CAP, as the daemon announces it.
+struct ChannelDescription: MessageRecord, Equatable, Sendable {
+  /// Names it in later messages. It only grows.
+  var number: UInt32
+  var psm: UInt16
+  /// The longest SDUs of the peer, and of the app.
+  var mtu: UInt16
+  var longestSDU: UInt16
+  /// Octets of SDUs that the daemon takes, with `Frame.costOfSDU` for each.
+  var credit: UInt32
+
+  static var empty: ChannelDescription { ChannelDescription(number: 0, psm: 0, mtu: 0, longestSDU: 0, credit: 0) }
+  mutating func fields(_ visitor: inout some MessageVisitor) throws(FrameError) {
+    try visitor.field("Number", &number)
+    try visitor.field("PSM", &psm)
+    try visitor.field("MTU", &mtu)
+    try visitor.field("Longest SDU", &longestSDU)
+    try visitor.field("Credit", &credit)
   }
 }

@@ -17,6 +17,9 @@ struct Frame: Sendable {
   static var longest: Int { 1 << 20 }
   /// Octets that a value costs of its port's credit, besides its own.
   static var costOfValue: Int { 4 }
+  /// The same of an SDU and its channel's credit. It stands for the memory that an SDU takes which waits in the daemon,
+  /// so that many short ones cost no more than their credit.
+  static var costOfSDU: Int { 48 }
   /// A message of version 1, which was JSON, in either direction.
   static var numberOfJSON: UInt8 { 1 }
 
@@ -64,7 +67,9 @@ struct MessageVersions: Equatable, Sendable, CustomStringConvertible {
   var lowest: UInt16
   var highest: UInt16
   /// 1 was JSON.
-  static var ofThisProgram: MessageVersions { MessageVersions(lowest: 2, highest: 2) }
+  static var ofThisProgram: MessageVersions { MessageVersions(lowest: 2, highest: 3) }
+  /// The first that has channels of L2CAP.
+  static var withChannels: UInt16 { 3 }
 
   func highest(with other: MessageVersions) -> UInt16? {
     let common = min(highest, other.highest)

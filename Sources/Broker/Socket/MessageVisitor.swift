@@ -188,9 +188,19 @@ struct MessageWriter: MessageVisitor {
     begin(AppMessage.Number.value.rawValue)
     buffer.writeInteger(port, endianness: .little)
     buffer.writeInteger(handle.rawValue, endianness: .little)
-    buffer.writeInteger(UInt32(value.count), endianness: .little)
-    unsafe value.withUnsafeBytes { _ = unsafe buffer.writeBytes($0) }
+    write(value)
     finish()
+  }
+  /// `sdu` of either side: `number` is the message's.
+  mutating func writeSDU(_ number: UInt8, _ channel: UInt32, _ sdu: Span<UInt8>) {
+    begin(number)
+    buffer.writeInteger(channel, endianness: .little)
+    write(sdu)
+    finish()
+  }
+  private mutating func write(_ octets: Span<UInt8>) {
+    buffer.writeInteger(UInt32(octets.count), endianness: .little)
+    unsafe octets.withUnsafeBytes { _ = unsafe buffer.writeBytes($0) }
   }
   /// UTF-8 to the end of the frame: of a `DaemonFrameKind`, or of version 1.
   mutating func writeText(_ number: UInt8, _ text: String) {

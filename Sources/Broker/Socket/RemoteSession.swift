@@ -12,8 +12,8 @@ import SystemPackage
 ///     events ◀── put ──── └───────────────┘
 ///
 /// Values that the app offers wait in a port of this process, so an offer is answered on the caller's thread; the
-/// writer takes them while the daemon has granted credit. When the daemon ends, the adapter is `resetting`, and the
-/// session connects again.
+/// writer takes them while the daemon has granted credit. So do SDUs of its channels. When the daemon ends, the adapter
+/// is `resetting`, and the session connects again.
 ///
 /// It is closed when it is released, at the latest.
 public final class RemoteSession: BrokerSession {
@@ -49,7 +49,7 @@ struct RemotePatience: Sendable {
 ///
 /// **Phases**: connecting → connected → waiting → connecting …; → closed, by the session, or for good when the daemon
 /// refuses it.
-private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable {
+private final class RemoteConnection: ChannelInboundHandler, RemoteChannelWriter, @unchecked Sendable {
   // Sendable: the lock, or the event loop.
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
@@ -75,7 +75,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
 
   private let path: String
   private let events: EventQueue
-  private let eventLoop: any EventLoop
+  let eventLoop: any EventLoop
   private let patience: RemotePatience
 
   // MARK: Under the lock
@@ -88,13 +88,15 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   // MARK: On the event loop
   private var hello: AppMessage.Hello
   private var channel: (any Channel)?
-  private var isWelcome = false
+  /// Of the messages; nil: the daemon has not answered the greeting.
+  private var version: UInt16?
   private var received = FrameReader()
   /// What is to be written, and what is being read: their memory is used again.
   private var writer = MessageWriter()
   private var taken: [Placed] = []
   private var gathered: [BrokerEvent] = []
   private var ports: [Port] = []
+  private var channels: [RemoteChannel] = []
   private var failures = 0
   private var lastState = AdapterState.unknown
 
@@ -128,6 +130,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     guard isFirst else { return }
     eventLoop.execute { [self] in
       endPorts(.socketClosed)
+      endChannels(.abandoned)
       // Also before the daemon has answered the greeting: it takes an end without this for the end of the process, and
       // ends the app's other sessions.
       if let channel {
@@ -139,7 +142,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
       channel = nil
     }
   }
-  private func wake() {
+  func wake() {
     if lock.withLock({ scheduleDrain() }) { eventLoop.execute { self.drain() } }
   }
   /// With the lock held. True: the caller schedules it.
@@ -167,7 +170,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     if lock.withLock({ isClosed }) { return context.close(promise: nil) }
     channel = context.channel
     received = FrameReader()
-    isWelcome = false
+    version = nil
     write(.hello(hello), to: context.channel)
   }
   func channelInactive(context: ChannelHandlerContext) {
@@ -187,6 +190,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   private func ended(_ state: AdapterState) {
     channel = nil
     endPorts(.socketClosed)
+    endChannels(.socketClosed)
     lock.withLock {
       requests = []
       isDrainScheduled = false
@@ -224,21 +228,22 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   }
   func channelWritabilityChanged(context: ChannelHandlerContext) { if context.channel.isWritable { drain() } }
 
-  /// Writes the requests whose places have been reached, and the values that the daemon takes.
+  /// Writes the requests whose places have been reached, and the values and SDUs that the daemon takes.
   private func drain() {
     lock.withLock { isDrainScheduled = false }
-    guard let channel, isWelcome, channel.isWritable else { return }
+    guard let channel, let version, channel.isWritable else { return }
     writer.clear()
     var isProgress = true
     while isProgress {
-      isProgress = writeRequests()
+      isProgress = writeRequests(version)
       for port in ports where writeValues(of: port) { isProgress = true }
     }
+    for channel in channels { channel.write(to: &writer) }
     if !writer.isEmpty { channel.writeAndFlush(writer.buffer, promise: nil) }
   }
   /// A request waits for the values that were offered before it on its line, and those behind it on the same line wait
   /// too.
-  private func writeRequests() -> Bool {
+  private func writeRequests(_ version: UInt16) -> Bool {
     lock.withLock { swap(&requests, &taken) }
     if taken.isEmpty { return false }
     var blocked: Set<PortKey> = [], waiting: [Placed] = []
@@ -247,6 +252,8 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
       if let line, blocked.contains(line) || placed.place?.isReached == false {
         blocked.insert(line)
         waiting.append(placed)
+      } else if placed.request.firstVersion > version, let (operation, _) = placed.request.operation {
+        events.put([.completed(operation, .failure(.daemonIsOlder))])
       } else {
         writer.write(AppMessage.request(placed.request))
       }
@@ -309,8 +316,8 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     }
     handOver()
     switch message {
-    case .welcome:
-      isWelcome = true
+    case .welcome(let version):
+      self.version = version
       failures = 0
       drain()
     case .refused(let why): refused(why)
@@ -320,6 +327,16 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     case .credit(let number, let octets):
       ports.port(number)?.credit += Int(octets)
       drain()
+    case .sdu(let number, let sdu):
+      channels.port(number)?.receiver?.channelReceived(Array(sdu.readableBytesView))
+    case .sdusAccepted(let number, let octets):
+      channels.port(number)?.credit += Int(octets)
+      drain()
+    case .channelEnded(let number, let error): channels.removePort(number)?.end(error)
+    case .channel(let operation, let announced):
+      gathered.append(.completed(operation, .success(.channel(try add(announced)))))
+    case .channelAccepted(let announced, let central, let longest):
+      gathered.append(.channelAccepted(try add(announced), central: central, longestUpdate: longest))
     case .event: break
     }
   }
@@ -356,6 +373,21 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   private func endPorts(_ error: BluetoothError) {
     for port in ports { end(port.number, error) }
   }
+  private func add(_ announced: ChannelDescription) throws(FrameError) -> SessionChannel {
+    // Vol 3, Part A, §4.22: an MTU is at least that.
+    guard announced.longestSDU >= 23, announced.number > channels.last?.number ?? 0 else {
+      throw FrameError("a channel \(announced.number) with SDUs of \(announced.longestSDU) octets")
+    }
+    let new = RemoteChannel(announced, of: self), channel = SessionChannel(new, on: eventLoop)
+    new.receiver = channel
+    channels.append(new)
+    return channel
+  }
+  private func endChannels(_ error: BluetoothError) {
+    let ended = channels
+    channels = []
+    for channel in ended { channel.end(error) }
+  }
 }
 
 extension BluetoothError {
@@ -364,5 +396,18 @@ extension BluetoothError {
   }
   fileprivate static var linkEnded: BluetoothError {
     BluetoothError(.disconnected, "The link is down: connect again.")
+  }
+  fileprivate static var daemonIsOlder: BluetoothError {
+    BluetoothError(.refused, "bindruned is older than this program, and has no L2CAP channels: update it.")
+  }
+}
+extension BrokerRequest {
+  /// The first version of the messages that has it.
+  fileprivate var firstVersion: UInt16 {
+    switch self {
+    case .central(.openChannel), .peripheral(.publishChannel), .peripheral(.unpublishChannel):
+      MessageVersions.withChannels
+    case .central, .peripheral: MessageVersions.ofThisProgram.lowest
+    }
   }
 }

@@ -263,20 +263,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     }
   }
 
-  /// Nil: the answer follows.
-  func openChannel(_ psm: CBL2CAPPSM, on peripheral: CBPeripheral) -> CBError? {
-    lock.withLock {
-      guard peripheral.link.state == .connected else {
-        return CBError(.notConnected, "The device is not connected: connect, and ask again.")
-      }
-      lastOperation += 1
-      let id = OperationID(rawValue: lastOperation)
-      guard session.send(.open(id, peripheral.peer, psm: psm)) else { return .noChannels }
-      requests[id] = (peripheral.peer, .openChannel)
-      return nil
-    }
-  }
-
   // MARK: Events of the session, on the queue
 
   private func handle(_ event: BrokerEvent) {
@@ -307,15 +293,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     case .completed(let id, let result):
       guard let (peer, request) = lock.withLock({ requests.removeValue(forKey: id) }) else { return }
       known(peer)?.complete(request, result)
-    case .channel(.opened(let id, let channel)):
-      // A channel that nobody wants any more closes.
-      guard let (peer, _) = lock.withLock({ requests.removeValue(forKey: id) }), let peripheral = known(peer) else {
-        return
-      }
-      peripheral.delegate?.peripheral(peripheral, didOpen: ChannelLine.open(channel, to: peripheral), error: nil)
-    case .channel(.published), .channel(.unpublished), .channel(.accepted): break  // of the peripheral half
     case .subscribed, .unsubscribed, .longestUpdateChanged, .readRequested, .writeRequested, .requestEnded,
-      .readyToUpdate, .advertisingEnded:
+      .readyToUpdate, .advertisingEnded, .channelAccepted:
       break  // of the peripheral half
     }
   }

@@ -158,11 +158,10 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
   /// Opens a channel to the service of the device that has this PSM; `peripheral(_:didOpen:error:)` reports the result.
   /// If the device wants a better protected link, the devices pair first. Core Specification, Vol 3, Part A, §4.22.
   ///
-  /// Errors: `notConnected`, `operationNotSupported` if the device refuses the channel or the adapter is that of
-  /// `bindruned`, `connectionTimeout` for a device that does not answer within 30 s.
+  /// Errors: `notConnected`, `operationNotSupported` if the device refuses the channel, `connectionTimeout` for a device
+  /// that does not answer within 30 s.
   open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
-    guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
-    if let error = manager.openChannel(PSM, on: self) { fail(.openChannel, error) }
+    request(.openChannel) { .openChannel($0, $1, psm: PSM) }
   }
 
   open override var description: String {

@@ -120,6 +120,9 @@ extension CBPeripheral {
   func complete(_ request: PeripheralRequest, _ result: Result<BrokerAnswer, BluetoothError>) {
     switch result {
     case .failure(let error): report(request, facadeError(error, of: request))
+    // Without a delegate it closes.
+    case .success(.channel(let channel)):
+      delegate?.peripheral(self, didOpen: ChannelLine.open(channel, to: self), error: nil)
     case .success(let answer): report(request, take(answer, of: request) ? nil : CBError(.unknown))
     }
   }

@@ -23,7 +23,10 @@ extension CBPeripheralManager {
     case .advertisingEnded(let error):
       change { advertising = .idle }
       Log.note(self, "is not advertising any more: \(error)")
-    case .channel(let event): channelChanged(event)
+    case .channelAccepted(let channel, let peer, let longestUpdate):
+      // Without a delegate it closes.
+      let opener = lock.withLock { central(peer, longestUpdate: longestUpdate) }
+      delegate?.peripheralManager(self, didOpen: ChannelLine.open(channel, to: opener), error: nil)
     case .discovered, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged, .longestWriteChanged,
       .servicesChanged, .values, .readyToWrite, .linkedPeers:
       break  // The central's.
@@ -132,8 +135,7 @@ extension CBPeripheralManager {
 
   private func completed(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
     if let request = lock.withLock({ listening.removeValue(forKey: id) }) {
-      if case .failure(let error) = result { report(request, error.facade) }
-      return
+      return report(request, result)
     }
     let (isRequested, isStarting) = lock.withLock {
       let isRequested = starts.remove(id) != nil
@@ -166,19 +168,14 @@ extension CBPeripheralManager {
 
   // MARK: Channels
 
-  private func channelChanged(_ event: SessionChannelEvent) {
-    switch event {
-    case .published(let id, let psm):
-      guard lock.withLock({ listening.removeValue(forKey: id) }) != nil else { return }
+  private func report(_ request: Listening, _ result: Result<BrokerAnswer, BluetoothError>) {
+    switch (request, result) {
+    case (.publishing, .success(let answer)):
+      guard case .psm(let psm) = answer else { return }
       delegate?.peripheralManager(self, didPublishL2CAPChannel: psm, error: nil)
-    case .unpublished(let id, let psm):
-      guard lock.withLock({ listening.removeValue(forKey: id) }) != nil else { return }
+    case (.unpublishing(let psm), .success):
       delegate?.peripheralManager(self, didUnpublishL2CAPChannel: psm, error: nil)
-    case .accepted(let channel, let peer, let longestUpdate):
-      // Without a delegate it closes.
-      let opener = lock.withLock { central(peer, longestUpdate: longestUpdate) }
-      delegate?.peripheralManager(self, didOpen: ChannelLine.open(channel, to: opener), error: nil)
-    case .opened: break  // The central's.
+    case (let request, .failure(let error)): report(request, error.facade)
     }
   }
   private func report(_ request: Listening, _ error: any Error) {

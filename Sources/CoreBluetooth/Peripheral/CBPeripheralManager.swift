@@ -316,20 +316,21 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   ///
   /// With `encryptionRequired`, centrals that are not paired are asked to pair.
   open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
-    let error = requestOfChannels { (.publishing, .publish($0, isEncrypted: encryptionRequired)) }
+    let error = listen(.publishing) { .publishChannel($0, isEncrypted: encryptionRequired) }
     if let error { inTurn { $0.delegate?.peripheralManager($0, didPublishL2CAPChannel: 0, error: error) } }
   }
   /// Accepts no more channels to this PSM; those that are open stay.
   open func unpublishL2CAPChannel(_ psm: CBL2CAPPSM) {
-    let error = requestOfChannels { (.unpublishing(psm), .unpublish($0, psm: psm)) }
+    let error = listen(.unpublishing(psm)) { .unpublishChannel($0, psm: psm) }
     if let error { inTurn { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: error) } }
   }
-  private func requestOfChannels(_ make: (OperationID) -> (Listening, ChannelRequest)) -> CBError? {
+  /// Nil: the answer follows.
+  private func listen(_ request: Listening, _ make: (OperationID) -> BrokerRequest.Peripheral) -> CBError? {
     lock.withLock {
       do throws(CBError) { try checkPower() } catch { return error }
-      let id = nextID(), (request, message) = make(id)
-      guard session.send(message) else { return .noChannels }
+      let id = nextID()
       listening[id] = request
+      session.send(make(id))
       return nil
     }
   }

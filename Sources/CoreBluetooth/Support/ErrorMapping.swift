@@ -8,14 +8,6 @@ extension CBError {
     self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence.printable()])
   }
 }
-extension CBError {
-  static var noChannels: CBError {
-    CBError(
-      .operationNotSupported,
-      "L2CAP channels are not supported through bindruned: give the program an adapter of its own, or use characteristics."
-    )
-  }
-}
 extension CBATTError {
   init(_ code: Code, _ sentence: String) {
     self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence.printable()])

@@ -52,7 +52,7 @@ final class Script: BrokerSession, @unchecked Sendable {
     case .setNotifying(let id, _, _, let isOn):
       complete(id, .notifying(isOn))
       if isOn { for _ in 0..<5 { air.async { self.notify() } } }
-    case .stopScan, .discoverIncludedServices, .discoverDescriptors, .write: break
+    case .stopScan, .discoverIncludedServices, .discoverDescriptors, .write, .openChannel: break
     }
   }
   private func answer(_ request: BrokerRequest.Peripheral) {
