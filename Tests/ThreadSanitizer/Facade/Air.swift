@@ -20,6 +20,7 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
     let service = CBMutableService(type: CBUUID(string: "180D"), primary: true)
     service.characteristics = [characteristic, command]
     manager.add(service)
+    manager.publishL2CAPChannel(withEncryption: false)
     manager.startAdvertising([CBAdvertisementDataServiceUUIDsKey: [service.uuid]])
   }
   func peripheralManagerDidStartAdvertising(_ manager: CBPeripheralManager, error: (any Error)?) {
@@ -43,7 +44,48 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   func peripheralManager(_ manager: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {
     manager.respond(to: requests[0], withResult: .success)
   }
+  /// Sends back what comes, from a thread of its own.
+  func peripheralManager(_ manager: CBPeripheralManager, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+    guard let channel else { return }
+    onThread(Ends(channel)) { ends in
+      while let octets = ends.read(), ends.write(octets) {}
+      ends.close()
+    }
+  }
 }
+
+/// Both streams of a channel, each for one thread.
+final class Ends: @unchecked Sendable {
+  // Sendable: constants.
+  private let channel: CBL2CAPChannel
+  private let input: InputStream, output: OutputStream
+  init(_ channel: CBL2CAPChannel) {
+    (self.channel, input, output) = (channel, channel.inputStream, channel.outputStream)
+    input.open()
+    output.open()
+  }
+  /// Nil: the end.
+  func read() -> [UInt8]? {
+    var buffer = [UInt8](repeating: 0, count: 1000)
+    let count = input.read(&buffer, maxLength: buffer.count)
+    return count > 0 ? Array(buffer.prefix(count)) : nil
+  }
+  /// False: the channel has ended.
+  func write(_ octets: [UInt8]) -> Bool {
+    var written = 0
+    while written < octets.count {
+      let count = output.write(Array(octets[written...]), maxLength: octets.count - written)
+      guard count > 0 else { return false }
+      written += count
+    }
+    return true
+  }
+  func close() {
+    input.close()
+    output.close()
+  }
+}
+func onThread(_ ends: Ends, _ body: @escaping @Sendable (Ends) -> Void) { Thread { body(ends) }.start() }
 
 /// `daemon`: the path of the socket of a daemon that is to be between the managers and the adapters.
 func overTheAir(daemon path: String? = nil) -> [String] {
@@ -97,6 +139,10 @@ func overTheAir(daemon path: String? = nil) -> [String] {
     }
     if client.isDone.wait(timeout: .now() + 60) == .timedOut {
       faults.append("round \(round): \(client.last) of \(client.count) values")
+    }
+    // A channel, beside it, whose octets come back.
+    if client.isEchoed.wait(timeout: .now() + 60) == .timedOut {
+      faults.append("round \(round): the octets of the channel did not come back")
     }
     client.found.map(manager.cancelPeripheralConnection)
     if client.isDone.wait(timeout: .now() + 60) == .timedOut {

@@ -93,7 +93,7 @@ final class Client: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CB
     set { lock.withLock { kept = newValue } }
   }
   let count: UInt32
-  let isDone = DispatchSemaphore(value: 0)
+  let isDone = DispatchSemaphore(value: 0), isEchoed = DispatchSemaphore(value: 0)
   init(count: UInt32) { self.count = count }
 
   func centralManagerDidUpdateState(_ central: CBCentralManager) { central.scanForPeripherals(withServices: nil) }
@@ -108,6 +108,18 @@ final class Client: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CB
   }
   func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
     peripheral.discoverServices(nil)
+    // The first that an adapter chooses.
+    peripheral.openL2CAPChannel(0x80)
+  }
+  func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+    guard let channel else { return }
+    let ends = Ends(channel), octets = (0..<20_000).map { UInt8(truncatingIfNeeded: $0) }
+    onThread(ends) { _ = $0.write(octets) }
+    onThread(ends) { [self] ends in
+      var came: [UInt8] = []
+      while came.count < octets.count, let next = ends.read() { came += next }
+      if came == octets { isEchoed.signal() }
+    }
   }
   func centralManager(
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
