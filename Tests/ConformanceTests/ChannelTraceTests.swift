@@ -52,7 +52,8 @@ private final class RecordedChannels: ConformanceTarget {
     for (direction, text) in [
       (HCIDirection.fromHost, "01 03 0C 00"), (.fromController, "04 0E 04 01 03 0C 00"),
       (.fromHost, "01 06 20 0F A0 00 A0 00 00 00 00 00 00 00 00 00 00 07 00"),
-      (.fromController, "04 0E 04 01 06 20 00"), (.fromHost, "01 0A 20 01 01"), (.fromController, "04 0E 04 01 0A 20 00"),
+      (.fromController, "04 0E 04 01 06 20 00"), (.fromHost, "01 0A 20 01 01"),
+      (.fromController, "04 0E 04 01 0A 20 00"),
     ] where role == .peripheral { packets.append((direction, time, octets(text))) }
     if role == .central {
       packets.append((.fromHost, time, octets("01 03 0C 00")))
@@ -123,7 +124,8 @@ private final class RecordedChannels: ConformanceTarget {
   func check(_ judged: inout Set<CheckRule>) -> [CheckFinding] {
     var sink = DissectingSink(Checker(rules: Set(CheckRule.allCases.filter { $0.area == .l2cap })))
     for (index, packet) in packets.enumerated() {
-      let nanoseconds = packet.time.components.seconds * 1_000_000_000 + packet.time.components.attoseconds / 1_000_000_000
+      let time = packet.time.components
+      let nanoseconds = time.seconds * 1_000_000_000 + time.attoseconds / 1_000_000_000
       let record = CaptureRecord(
         number: index + 1, time: 1_700_000_000_000_000_000 + nanoseconds, direction: packet.direction, adapter: 0,
         originalCount: packet.octets.count, octets: Octets(0, packet.octets.count))
