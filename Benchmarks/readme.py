@@ -37,7 +37,7 @@ LINES = [
     (["B5.517"], "discovery, MTU 517", ["91,000", "", "", "6,900,000", "38,200,000"]),
     (["B6.read"], "a record of a btsnoop file, to ATT, every field visited", [""] * 5),
     (["B6.fields"], "the same as tab-separated text", [""] * 5),
-    (["B6.check"], "the same judged by 144 rules", [""] * 5),
+    (["B6.check"], "the same judged by 151 rules", [""] * 5),
     (["B7"], "host to host over the simulated radio", [""] * 5),
     (["B8"], "the same from `CBPeripheralManager` to a `CBPeripheralDelegate`, with all threads, in real time", [""] * 5),
     (["B8.daemon"], "the same, each manager through `bindruned`'s socket", [""] * 5),
