@@ -2,6 +2,7 @@ import BindruneATT
 import BindruneGATT
 import BindruneHCI
 import BindruneL2CAP
+import BindruneSMP
 import BindruneWire
 
 /// # EnhancedBearers
