@@ -46,6 +46,10 @@ LINES = [
     (["B9.32"], "32 links", [""] * 5),
     (["B10.plain"], "a report of a scan from its packet to the host's effect", [""] * 5),
     (["B10.all"], "with 128 bonds and 1,000 requests to connect", [""] * 5),
+    (["B11.down.247"], "a channel's SDU of 2,000 octets into its packets, K-frames of 247 octets", [""] * 5),
+    (["B11.down.1024"], "K-frames of 1,024 octets", [""] * 5),
+    (["B11.up.247"], "such an SDU from its packets to the host's effect, K-frames of 247 octets", [""] * 5),
+    (["B11.up.1024"], "K-frames of 1,024 octets", [""] * 5),
 ]  # fmt: skip
 
 

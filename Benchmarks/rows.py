@@ -202,7 +202,7 @@ def scanning():
 def streaming():
     """SDUs of 2,000 octets. The C bound has neither links nor turns nor phases of a channel."""
     for way, mps in product(("down", "up"), (247, 1024)):
-        yield Row(f"B11.{way}.{mps}", "stream", 20, Goal(allocations=0))
+        yield Row(f"B11.{way}.{mps}", "stream", 20)
 
 
 GROUPS = [

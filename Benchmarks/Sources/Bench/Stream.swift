@@ -55,10 +55,10 @@ struct StreamEnd: ~Copyable {
   }
 
   mutating func down(_ repetitions: Int, _ sdu: Span<UInt8>) -> UInt64 {
-    let before = end.emitted.sum
+    let before = end.emitted.sum, link = end.links[0], credits = credits
     for _ in 0..<repetitions {
       for number in 1...Stream.count {
-        guard end.core.send(sdu, on: Stream.channel, of: end.links[0]) == .queued else { fail("not taken") }
+        guard end.core.send(sdu, on: Stream.channel, of: link) == .queued else { fail("not taken") }
         end.drain()
         while end.emitted.holdsAny(1) { end.giveBack() }
         guard number % Stream.perCredit == 0 else { continue }
@@ -70,13 +70,15 @@ struct StreamEnd: ~Copyable {
     return end.emitted.sum &- before
   }
   mutating func up(_ repetitions: Int) -> UInt64 {
-    let before = sum
+    let before = sum, arriving = arriving
     for _ in 0..<repetitions {
       for _ in 0..<Stream.count {
-        for index in arriving.indices { end.core.receive(arriving[index].span, now: .zero) }
+        for packet in arriving { end.core.receive(packet.span, now: .zero) }
         while let effect = end.core.nextEffect() {
           guard case .channelReceived(let link, let channel, let octets) = effect else { continue }
-          sum &+= end.core.withBytes(of: octets) { 1 &+ UInt64($0.count) &+ UInt64($0[$0.count &- 1]) }
+          sum &+= end.core.withBytes(of: octets) { (sdu: Span<UInt8>) -> UInt64 in
+            1 &+ UInt64(sdu.count) &+ UInt64(sdu[sdu.count &- 1])
+          }
           end.core.taken(1, on: channel, of: link)
         }
         end.drain()
