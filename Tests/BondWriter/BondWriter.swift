@@ -37,9 +37,9 @@ struct BondWriter {
   private static func bondCount(in file: BondFile, _ adapter: PeerAddress) async -> String {
     do throws(BluetoothError) { return try await "\(file.bonds(of: adapter).count)" } catch { return "\(error)" }
   }
-  /// At once, also into a pipe.
+  /// At once, also into a pipe. Ends with whoever reads it: a parent that was killed would leave this program running.
   private static func say(_ text: String) {
     print(text)
-    fflush(nil)
+    if fflush(nil) != 0 { exit(1) }
   }
 }
