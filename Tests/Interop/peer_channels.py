@@ -31,13 +31,33 @@ def spec(psm):
     return l2cap.LeCreditBasedChannelSpec(psm=psm, **SPEC)
 
 
+class Channel(l2cap.LeCreditBasedChannel):
+    """Bumble's channel drops the frames that come before its user has set a sink, and then takes the middle of an SDU for
+    the beginning of one: here they wait."""
+    early = None
+
+    def on_pdu(self, pdu):
+        if self.sink is None:
+            self.early = [*(self.early or []), pdu]
+        else:
+            super().on_pdu(pdu)
+
+    def begin(self, sink):
+        self.sink = sink
+        for pdu in self.early or []:
+            super().on_pdu(pdu)
+
+
+l2cap.LeCreditBasedChannel = Channel
+
+
 class Pipe:
     """One end: the octets that came, and whether the other side has ended."""
 
     def __init__(self, args, channel):
         self.args, self.channel, self.received, self.sdus = args, channel, bytearray(), 0
         self.ended = asyncio.get_running_loop().create_future()
-        channel.sink = self.take
+        channel.begin(self.take)
 
     def take(self, sdu):
         self.received += sdu
