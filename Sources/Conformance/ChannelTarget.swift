@@ -11,7 +11,7 @@ import DequeModule
 ///
 /// It drives the layer as `HostCore` does: it drains packets and effects after every event, and decides on a request as
 /// `ChannelService` does. The script is the application.
-public final class ChannelTarget: ServedTarget {
+public final class ChannelTarget: VirtualTarget {
   /// The application's side of the channels.
   private struct Application: L2CAPUpper {
     struct Entry {
@@ -47,7 +47,7 @@ public final class ChannelTarget: ServedTarget {
   private let link = ConnectionHandle(rawValue: 0x0001)
   private var layer = L2CAPLayer()
   private var application = Application()
-  private var now = Instant.zero
+  var now = Instant.zero
   private var packet = PacketBuffer()
   /// Data octets of a packet from the tester's controller.
   private var fragment = ChannelTarget.longestFragment
@@ -61,9 +61,9 @@ public final class ChannelTarget: ServedTarget {
   private var isReading = true
   private var unread = Deque<(channel: ChannelID, sdu: [UInt8])>()
 
-  private var outgoing = Deque<[UInt8]>()
-  private var events = Deque<ApplicationEvent>()
-  private var results = Deque<ProcedureResult>()
+  var outgoing = Deque<[UInt8]>()
+  var events = Deque<ApplicationEvent>()
+  var results = Deque<ProcedureResult>()
 
   public init(_ role: LinkRole) {
     self.role = role
@@ -102,8 +102,7 @@ public final class ChannelTarget: ServedTarget {
     }
   }
   public func receive(within time: Duration) throws(TargetError) -> Received {
-    pass(time) { !outgoing.isEmpty }
-    return outgoing.popFirst().map { .pdu($0) } ?? .nothing
+    nextPDU(within: time)
   }
   public func wait(_ time: Duration) throws(TargetError) { pass(time) }
   /// The link ends, and a new one begins. What the application offers remains.
@@ -124,12 +123,10 @@ public final class ChannelTarget: ServedTarget {
   }
 
   public func result(within time: Duration) throws(TargetError) -> ProcedureResult? {
-    pass(time) { !results.isEmpty }
-    return results.popFirst()
+    nextResult(within: time)
   }
   public func event(within time: Duration) throws(TargetError) -> ApplicationEvent? {
-    pass(time) { !events.isEmpty }
-    return events.popFirst()
+    nextEvent(within: time)
   }
   public func value(within time: Duration) throws(TargetError) -> ReceivedValue? {
     throw .unsupported("the channel l2cap carries no values")
@@ -301,32 +298,10 @@ public final class ChannelTarget: ServedTarget {
     return .accepted(settings, atMost: max(0, most - open))
   }
 
-  /// Lets time pass until `isDone`, or to its end.
-  private func pass(_ time: Duration, until isDone: () -> Bool = { false }) {
-    let end = now + time
-    while !isDone() {
-      guard let due = layer.deadline(of: link), due <= end else {
-        now = end
-        return
-      }
-      now = max(now, due)
-      layer.expire(link, now: now)
-      pump()
-    }
-  }
-
-  // MARK: For `StackServer`, which has the clock
-
-  var timeToDeadline: Duration? { layer.deadline(of: link).map { $0 - now } }
-  func pass(_ time: Duration) { pass(time, until: { false }) }
-  var ready: Received? { outgoing.popFirst().map { .pdu($0) } }
-  func takeLines() -> [String] {
-    defer { forgetLines() }
-    return events.map(\.description) + results.flatMap { $0.lines + ["end"] }
-  }
-  func forgetLines() {
-    events.removeAll()
-    results.removeAll()
+  var deadline: Instant? { layer.deadline(of: link) }
+  func expire() {
+    layer.expire(link, now: now)
+    pump()
   }
 }
 

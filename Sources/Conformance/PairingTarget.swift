@@ -7,19 +7,19 @@ import BindruneSMP
 ///
 /// It drives the machine as `HostCore` does: it drains PDUs and effects after every event. The script is the
 /// application, the user and the controller.
-public final class PairingTarget: ServedTarget {
+public final class PairingTarget: VirtualTarget {
   private let role: PairingRole
   private let addresses: PairingAddresses
   private var manager: SecurityManager
   private var settings = PairingSettings()
   private var consents = true
   private var chance: Chance
-  private var now = Instant.zero
+  var now = Instant.zero
   private var packet = PacketBuffer(capacity: SecurityManager.longestPDU)
 
-  private var outgoing = Deque<[UInt8]>()
-  private var events = Deque<ApplicationEvent>()
-  private var results = Deque<ProcedureResult>()
+  var outgoing = Deque<[UInt8]>()
+  var events = Deque<ApplicationEvent>()
+  var results = Deque<ProcedureResult>()
   /// The key that an initiator has given to its controller.
   private var keyOfLink: SecurityKey?
 
@@ -43,8 +43,7 @@ public final class PairingTarget: ServedTarget {
     pump()
   }
   public func receive(within time: Duration) throws(TargetError) -> Received {
-    pass(time) { !outgoing.isEmpty }
-    return outgoing.popFirst().map { .pdu($0) } ?? .nothing
+    nextPDU(within: time)
   }
   public func wait(_ time: Duration) throws(TargetError) { pass(time) }
   /// The link ends, and a new one begins. What the stack knows of failed attempts remains: Vol 3, Part H, §2.3.6.
@@ -59,12 +58,10 @@ public final class PairingTarget: ServedTarget {
   }
 
   public func result(within time: Duration) throws(TargetError) -> ProcedureResult? {
-    pass(time) { !results.isEmpty }
-    return results.popFirst()
+    nextResult(within: time)
   }
   public func event(within time: Duration) throws(TargetError) -> ApplicationEvent? {
-    pass(time) { !events.isEmpty }
-    return events.popFirst()
+    nextEvent(within: time)
   }
   public func value(within time: Duration) throws(TargetError) -> ReceivedValue? {
     throw .unsupported("the channel smp carries no values")
@@ -184,32 +181,10 @@ public final class PairingTarget: ServedTarget {
     }
   }
 
-  /// Lets time pass until `isDone`, or to its end.
-  private func pass(_ time: Duration, until isDone: () -> Bool = { false }) {
-    let end = now + time
-    while !isDone() {
-      guard let due = manager.deadline, due <= end else {
-        now = end
-        return
-      }
-      now = max(now, due)
-      manager.expire(now: now)
-      pump()
-    }
-  }
-
-  // MARK: For `StackServer`, which has the clock
-
-  var timeToDeadline: Duration? { manager.deadline.map { $0 - now } }
-  func pass(_ time: Duration) { pass(time, until: { false }) }
-  var ready: Received? { outgoing.popFirst().map { .pdu($0) } }
-  func takeLines() -> [String] {
-    defer { forgetLines() }
-    return events.map(\.description) + results.flatMap { $0.lines + ["end"] }
-  }
-  func forgetLines() {
-    events.removeAll()
-    results.removeAll()
+  var deadline: Instant? { manager.deadline }
+  func expire() {
+    manager.expire(now: now)
+    pump()
   }
 }
 

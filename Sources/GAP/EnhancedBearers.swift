@@ -98,12 +98,9 @@ extension HostCore {
     return room > 0 ? .accepted(settings, atMost: room) : .refused(.noResources)
   }
   mutating func bearerOpened(_ channel: OpenChannel, on id: ChannelID, at index: Int, _ now: Instant) {
-    var configuration = BearerConfiguration()
-    configuration.preferredMTU = self.configuration.preferredMTU
-    configuration.queueCapacity = self.configuration.queueCapacity
     let number = upper.freeBearer
     upper.open(
-      Bearer(number, kind: .enhanced(mtu: channel.attMTU), configuration: configuration), on: id, at: index)
+      Bearer(number, kind: .enhanced(mtu: channel.attMTU), configuration: configuration.bearer), on: id, at: index)
     note(at: index)
     reportBearers(at: index)
     bearerAnswered(id, nil, at: index, now)
@@ -122,7 +119,10 @@ extension HostCore {
   }
   /// The peer accepts longer SDUs: Vol 3, Part G, §5.3.1.
   mutating func bearerReconfigured(_ channel: OpenChannel, on id: ChannelID, at index: Int) {
-    withLink(at: index) { $0.bearers.reconfigure(id, mtu: channel.attMTU) }
+    withLink(at: index) { link in
+      guard let place = link.bearers.place(of: id) else { return }
+      link.bearers.with(place) { $0.bearer.reconfigured(mtu: channel.attMTU) }
+    }
   }
   private mutating func reportBearers(at index: Int) {
     let (id, count) = link(at: index) { ($0.id, $0.bearers.enhancedCount) }

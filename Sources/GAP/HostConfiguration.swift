@@ -49,4 +49,12 @@ public struct HostConfiguration: Sendable {
   /// should say so (`DatabaseBuilder.genericAttribute(serverFeatures:)`): many clients look there first.
   public var enhancedBearers = 0
   public init() {}
+
+  /// Of every bearer.
+  var bearer: BearerConfiguration {
+    var bearer = BearerConfiguration()
+    bearer.preferredMTU = preferredMTU
+    bearer.queueCapacity = queueCapacity
+    return bearer
+  }
 }

@@ -54,14 +54,7 @@ struct LinkBearers: ~Copyable {
   }
   /// Removes one of the others, which has closed.
   mutating func remove(_ id: BearerID) {
-    for index in others.indices where others[index].bearer.id == id {
-      _ = others.remove(at: index)
-      return
-    }
-  }
-  /// The channel's MTUs have changed.
-  mutating func reconfigure(_ channel: ChannelID, mtu: Int) {
-    for index in others.indices where others[index].channel == channel { others[index].bearer.reconfigured(mtu: mtu) }
+    if case .other(let index)? = place(of: id) { _ = others.remove(at: index) }
   }
   var enhancedCount: Int { others.count }
   var enhancedChannels: [ChannelID] {
@@ -172,11 +165,13 @@ extension Link {
   @inline(__always)
   mutating func nextPDU(on channel: ChannelID, into output: inout OutputRawSpan, now: Instant) -> Bool {
     if channel == .attribute {
-      defer { if !bearers.others.isEmpty { client.commandsSent = bearers.first.bearer.commandsSent } }
+      defer { if !bearers.others.isEmpty { noteCommands() } }
       return bearers.first.bearer.nextPDU(into: &output, now: now, client: &client)
     }
     return nextPDUOfOthers(on: channel, into: &output, now: now)
   }
+  /// The client's requests on other bearers follow the commands of the first: `Client.commandsSent`.
+  @inline(__always) mutating func noteCommands() { client.commandsSent = bearers.first.bearer.commandsSent }
   /// The channels of the bearers with a PDU to send.
   @inline(__always) var waitingBearers: ChannelSet {
     var waiting = ChannelSet()
@@ -194,16 +189,13 @@ extension Link {
   @inline(never) private mutating func receiveOnOthers(
     _ payload: Span<UInt8>, on channel: ChannelID, now: Instant, server: inout Server
   ) {
-    for index in bearers.others.indices where bearers.others[index].channel == channel {
-      bearers.others[index].bearer.receive(payload, now: now, server: &server, client: &client)
-    }
+    guard let place = bearers.place(of: channel) else { return }
+    bearers.with(place) { $0.bearer.receive(payload, now: now, server: &server, client: &client) }
   }
   @inline(never) private mutating func nextPDUOfOthers(
     on channel: ChannelID, into output: inout OutputRawSpan, now: Instant
   ) -> Bool {
-    for index in bearers.others.indices where bearers.others[index].channel == channel {
-      return bearers.others[index].bearer.nextPDU(into: &output, now: now, client: &client)
-    }
-    return false
+    guard let place = bearers.place(of: channel) else { return false }
+    return bearers.with(place) { $0.bearer.nextPDU(into: &output, now: now, client: &client) }
   }
 }

@@ -55,16 +55,13 @@ extension HostCore {
   ) -> LinkID {
     lastLink &+= 1
     let id = LinkID(rawValue: lastLink), bearer = upper.freeBearer
-    var configuration = BearerConfiguration()
-    configuration.preferredMTU = self.configuration.preferredMTU
-    configuration.queueCapacity = self.configuration.queueCapacity
     let peer = peers.id(of: address), own = role == .peripheral ? advertiser.addressOfNextLink : ownAddress
     var link = Link(
       id: id, handle: handle, role: role, peer: peer, address: address, peerOnAir: peerOnAir, ownOnAir: own,
       parameters: parameters,
-      bearers: LinkBearers(Bearer(bearer, configuration: configuration)),
+      bearers: LinkBearers(Bearer(bearer, configuration: configuration.bearer)),
       protection: makeProtection(of: peer, role, own: own, peers: peerOnAir))
-    if self.configuration.enhancedBearers > 0 { link.client.features.insert(.enhancedATTBearer) }
+    if configuration.enhancedBearers > 0 { link.client.features.insert(.enhancedATTBearer) }
     link.client.open(bearer)
     // Either side may start the exchange; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.exchangeMTU() }

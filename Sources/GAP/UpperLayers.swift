@@ -96,6 +96,7 @@ import BindruneSMP
     server.open(id, beside: links[index].bearers.client)
     links[index].client.open(id)
     links[index].bearers.append(bearer, on: channel)
+    links[index].noteCommands()
   }
   /// Removes a bearer that has closed.
   mutating func remove(_ bearer: BearerID, at index: Int) {

@@ -235,7 +235,6 @@ public struct Client: AttributeClient, ~Copyable {
   ) -> Bool {
     emptyArena()
     guard let index = index(of: bearer) else { return false }
-    if index == 0 { commandsSent = commands }
     if bearers[index].phase.isIdle, !takeShare(at: index) { return search(at: index, into: &request) }
     while case .asking(var active) = bearers[index].phase, active.place <= commands {
       // The rest of the discovery is in flight on other bearers.

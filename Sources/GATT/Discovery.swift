@@ -227,6 +227,7 @@ import BindruneWire
     }
     guard let lane = lanes.firstIndex(where: { $0.phase == .free }) else { return nil }
     lanes[lane].phase = .asked
+    noteFreeLane()
     load(lane)
     return Ticket(walk: walk, lane: lane)
   }
@@ -238,7 +239,6 @@ import BindruneWire
   }
   private mutating func load(_ lane: Int) {
     (current, next, last, gap) = (lane, lanes[lane].next, lanes[lane].last, lanes[lane].gap)
-    hasFreeLane = lanes.contains { $0.phase == .free }
   }
   private mutating func endLane() {
     if !lanes.isEmpty {

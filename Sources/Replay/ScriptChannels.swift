@@ -18,31 +18,25 @@ extension Script {
       }
       guard channel == .leSignaling, payload.count >= 2 else { continue }
       let isOurs = steps[index].direction == .fromHost, identifier = UInt16(payload[1])
+      var opens = false
       switch try? AnySignal(payload.span) {
       case .leCreditBasedConnectionRequest, .creditBasedConnectionRequest:
         asked[identifier | (isOurs ? 0x100 : 0)] = index
-      case .leCreditBasedConnectionResponse, .creditBasedConnectionResponse:
-        guard Self.opens(payload) else { continue }
-        hasChannels = true
-        if let request = asked.removeValue(forKey: identifier | (isOurs ? 0 : 0x100)) { steps[request].kind = .channel }
-        steps[index].kind = .channel
+      // After one of these responses there is a channel: Vol 3, Part A, §4.23, §4.26.
+      case .leCreditBasedConnectionResponse(let response): opens = response.result == .success
+      case .creditBasedConnectionResponse(let response):
+        var cursor = response.destinationCIDs.cursor
+        while let id = cursor.next(in: payload.span) { if id.rawValue != 0 { opens = true } }
       case .flowControlCreditIndication, .creditBasedReconfigureRequest, .creditBasedReconfigureResponse,
         .disconnectionRequest, .disconnectionResponse:
         if hasChannels { steps[index].kind = .channel }
       case .commandRejectResponse, .connectionParameterUpdateRequest, .connectionParameterUpdateResponse, nil: break
       }
+      guard opens else { continue }
+      hasChannels = true
+      if let request = asked.removeValue(forKey: identifier | (isOurs ? 0 : 0x100)) { steps[request].kind = .channel }
+      steps[index].kind = .channel
     }
     links[link].steps.removeAll { if case .channel = steps[$0].kind { true } else { false } }
-  }
-  /// A response after which there is a channel: Vol 3, Part A, §4.23, §4.26.
-  private static func opens(_ signal: [UInt8]) -> Bool {
-    switch try? AnySignal(signal.span) {
-    case .leCreditBasedConnectionResponse(let response): return response.result == .success
-    case .creditBasedConnectionResponse(let response):
-      var cursor = response.destinationCIDs.cursor
-      while let id = cursor.next(in: signal.span) { if id.rawValue != 0 { return true } }
-      return false
-    default: return false
-    }
   }
 }

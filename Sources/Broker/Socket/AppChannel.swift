@@ -102,7 +102,7 @@ final class AppChannel: NumberedPort, SessionChannelUser, @unchecked Sendable {
 
   /// From now on it gets what happens on the channel.
   func begin() { channel.begin(self) }
-  /// True: the channel has ended, and the app has been told all of it.
+  /// True: the channel has ended, and the message about that is the last one.
   func writeArrivals(to writer: inout MessageWriter) -> Bool {
     let arrivals = lock.withLock {
       defer { self.arrivals = [] }

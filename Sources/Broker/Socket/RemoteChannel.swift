@@ -20,7 +20,7 @@ final class RemoteChannel: NumberedPort, ChannelCarrier, @unchecked Sendable {
   let mtu: Int
   let port: ChannelPort
   private let connection: any RemoteChannelWriter
-  /// SDUs that the app has done with, and of which the daemon has not been told.
+  /// SDUs that the app has done with, and that the next `sdusTaken` counts.
   private let takenSDUs = Atomic(0)
 
   // MARK: On the event loop
