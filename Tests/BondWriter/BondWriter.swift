@@ -37,7 +37,7 @@ struct BondWriter {
   private static func bondCount(in file: BondFile, _ adapter: PeerAddress) async -> String {
     do throws(BluetoothError) { return try await "\(file.bonds(of: adapter).count)" } catch { return "\(error)" }
   }
-  /// At once, also into a pipe. Ends with whoever reads it: a parent that was killed would leave this program running.
+  /// At once, also into a pipe. Exits when nobody reads the pipe any more, as after the parent was killed.
   private static func say(_ text: String) {
     print(text)
     if fflush(nil) != 0 { exit(1) }

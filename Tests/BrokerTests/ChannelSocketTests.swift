@@ -214,7 +214,7 @@ private func samples(_ count: Int, longest: Int = 2048) -> [[UInt8]] {
     try await lab.close()
   }
 
-  @Test("What an app has sent before it closes arrives; the end is told once at each side")
+  @Test("What an app has sent before it closes arrives; each side gets one end")
   func closes() async throws {
     let lab = try await Lab(), app = try await lab.app("one"), sdus = samples(12, longest: 700)
     // By the app.
@@ -254,7 +254,7 @@ private func samples(_ count: Int, longest: Int = 2048) -> [[UInt8]] {
     try await lab.close()
   }
 
-  @Test("The link, the session, the process, the adapter: each end is an error for the app, told once")
+  @Test("The link, the session, the process, the adapter: each end is one error for the app")
   func ends() async throws {
     let lab = try await Lab(), app = try await lab.app("one"), peer = lab.peer
     // Another app keeps the link.
