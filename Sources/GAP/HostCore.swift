@@ -162,17 +162,19 @@ public struct HostCore: ~Copyable {
     if phase == .stopped { return false }
     if hci.hasCommand, hci.nextCommand(into: &output, now: now) { return true }
     while let handle = hci.credits.next() {
-      let length = hci.credits.aclLength, isContinuation = l2cap.isFrameBegun(on: handle)
-      upper.mayChangeLink = true
-      let wrote = l2cap.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upper)
+      let length = hci.credits.aclLength
+      let isContinuation = l2cap.nextFragment(for: handle, aclLength: length, into: &output)
+      upper.mayChangeLink = !isContinuation
+      let wrote =
+        isContinuation || l2cap.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upper)
+      // The one call of `hasPacket` here: a second one would make it a function, and `upper` would be copied for it.
       if wrote {
         hci.credits.took(handle, wantsMore: l2cap.hasPacket(for: handle, upper: upper))
       } else {
         // A request that exceeded its PDU has failed, and no other followed.
         hci.credits.setWants(handle, false)
       }
-      // The rest of a frame changes nothing in the layers above.
-      if !isContinuation, upper.mayChangeLink {
+      if upper.mayChangeLink {
         if hasEffects(of: handle) {
           collect(handle, now)
         } else if let index = upper.index(of: handle) {

@@ -311,11 +311,6 @@ public struct L2CAPLayer: ~Copyable {
     return !links[place].fragmenter.isEmpty || !links[place].ready(upper.waiting(of: link)).isEmpty
   }
 
-  /// The next packet continues a frame whose beginning has been written.
-  @inlinable @inline(__always) public func isFrameBegun(on link: ConnectionHandle) -> Bool {
-    place(of: link).map { !links[$0].fragmenter.isEmpty } ?? false
-  }
-
   /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1);
   /// false when there is none. Call it when the controller has a free buffer for this link.
   ///
@@ -328,6 +323,15 @@ public struct L2CAPLayer: ~Copyable {
   ) -> Bool {
     guard let place = place(of: link) else { return false }
     return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper, &buffers)
+  }
+
+  /// The same for the rest of a frame alone, which changes nothing in the layer above; false when no frame has begun.
+  @inlinable @inline(__always)
+  public mutating func nextFragment(
+    for link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan
+  ) -> Bool {
+    guard let place = place(of: link) else { return false }
+    return links[place].fragmenter.writeNext(of: link, aclLength: aclLength, into: &output)
   }
 
   /// The same for a payload of `channel` that `write` appends, while nothing waits on this link (traps otherwise).

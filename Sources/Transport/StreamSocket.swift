@@ -23,6 +23,30 @@ package enum StreamSocket {
     }
     return try listening(try unsafe unixSocket(path, isNonBlocking: true) { unsafe Glibc.bind($0, $1, $2) })
   }
+  /// A socket that listens at `path`, in the place of a socket that is there; anything else there is `.notSocket`.
+  /// `group`: of the file; nil: this process's.
+  ///
+  /// The file has its group and mode before it has its name. Who connects meanwhile finds the socket before it or none,
+  /// and is not refused.
+  package static func listening(
+    atPath path: String, mode: FilePermissions, group: gid_t?
+  ) throws(Errno) -> FileDescriptor {
+    let name = FilePath(text: path), draft = path + "~"
+    if let status = try? name.stat(followTargetSymlink: false), status.type != .socket { throw .notSocket }
+    let socket = try listening(atPath: draft, replaces: true)
+    do throws(Errno) {
+      return try closing(socket) { () throws(Errno) in
+        if let group { try Errno.check { unsafe chown(draft, uid_t.max, group) } }
+        try Errno.check { unsafe chmod(draft, mode.rawValue) }
+        try FilePath(text: draft).rename(to: name)
+      }
+    } catch {
+      try? FilePath(text: draft).remove()
+      throw error
+    }
+  }
+  /// Octets of UTF-8 of such a path: the draft's name has one more.
+  package static var longestPathWithMode: Int { TransportSpec.longestPath - 1 }
   private static func unixSocket(
     _ path: String, isNonBlocking: Bool, _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt
   ) throws(Errno) -> FileDescriptor {

@@ -49,17 +49,19 @@ final class SendPortThreads: @unchecked Sendable {
       }
     }
   }
-  /// All threads have ended; false after half a minute.
+  /// Seconds that only a hang exceeds.
+  private static let bound = 600.0
+  /// All threads have ended. False: not within the bound.
   private func join() -> Bool {
-    let limit = Date(timeIntervalSinceNow: 30)
+    let limit = Date(timeIntervalSinceNow: Self.bound)
     return condition.withLock {
       while running > 0 { guard condition.wait(until: limit) else { return false } }
       return true
     }
   }
-  /// Waits until the port has woken the event loop; false after ten seconds.
+  /// Waits until the port has woken the event loop. False: not within the bound.
   private func awaitRing() -> Bool {
-    let limit = Date(timeIntervalSinceNow: 10)
+    let limit = Date(timeIntervalSinceNow: Self.bound)
     return condition.withLock {
       while rings == 0 { guard condition.wait(until: limit) else { return false } }
       rings -= 1

@@ -48,7 +48,7 @@ private final class ScriptedHost: HCIReceiver, @unchecked Sendable {
     self.waiting = nil
     waiting.promise.succeed()
   }
-  /// Waits until `predicate` holds, for at most five minutes.
+  /// Waits until `predicate` holds.
   func wait(
     _ sourceLocation: SourceLocation = #_sourceLocation, until predicate: @escaping @Sendable (ScriptedHost) -> Bool
   ) async throws {
@@ -56,7 +56,7 @@ private final class ScriptedHost: HCIReceiver, @unchecked Sendable {
     try await loop.flatSubmit {
       let promise = loop.makePromise(of: Void.self)
       self.waiting = (predicate, promise)
-      let limit = loop.scheduleTask(in: .minutes(5)) {
+      let limit = loop.scheduleTask(in: .seconds(Int64(Hang.seconds))) {
         Issue.record("heard only \(self.packets.map { hex($0) })", sourceLocation: sourceLocation)
         self.waiting = nil
         promise.fail(CancellationError())

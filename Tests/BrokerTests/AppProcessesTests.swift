@@ -83,6 +83,43 @@ import Testing
     let daemon = try await AppDaemon(sharing: [], at: folder + "/a")
     await daemon.stop()
   }
+  @Test("The socket has its owner, group and mode before it has its name: an app that waits for it is never refused")
+  func theSocketAppearsComplete() async throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UInt32.random(in: 0 ... .max))")
+      .path
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let group = unsafe String(cString: getgrgid(getgid()).pointee.gr_name)
+    // What a daemon that was killed leaves.
+    try StreamSocket.listening(atPath: folder + "/apps", replaces: false).close()
+    let changes = inotify_init1(CInt(IN_NONBLOCK))
+    defer { close(changes) }
+    #expect(unsafe inotify_add_watch(changes, folder, UInt32(IN_CREATE | IN_ATTRIB | IN_MOVED_TO)) >= 0)
+    let daemon = try await AppDaemon(
+      AppDaemon.Configuration(
+        socket: .path(folder + "/apps", mode: 0o660, group: group), adapters: [], state: folder + "/state"),
+      logger: .silent)
+    // inotify(7): the descriptor of the watch, the mask, a cookie and the length of the name, which follows.
+    var events = [UInt8](repeating: 0, count: 4096)
+    let count = unsafe read(changes, &events, events.count)
+    func word(_ offset: Int) -> Int {
+      unsafe Int(events.withUnsafeBytes { unsafe $0.loadUnaligned(fromByteOffset: offset, as: UInt32.self) })
+    }
+    var offset = 0, masks: [Int] = []
+    while offset < count {
+      let name = String(decoding: events[(offset + 16)...].prefix { $0 != 0 }, as: UTF8.self)
+      if name == "apps" { masks.append(word(offset + 4)) }
+      offset += 16 + word(offset + 12)
+    }
+    #expect(masks == [Int(IN_MOVED_TO)])
+    let attributes = try FileManager.default.attributesOfItem(atPath: folder + "/apps")
+    #expect(attributes[.posixPermissions] as? Int == 0o660)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder).filter { $0.hasSuffix("~") } == [])
+    let socket = try StreamSocket.connected(toPath: folder + "/apps")
+    try socket.close()
+    await daemon.stop()
+    #expect(!FileManager.default.fileExists(atPath: folder + "/apps"))
+  }
   @Test(
     "A unit is started for an app of the daemon's user, and for what the administrator's table names, and for nobody else"
   )

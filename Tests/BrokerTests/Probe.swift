@@ -59,7 +59,7 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   func send(_ request: BrokerRequest.Central) { session.send(request) }
   func send(_ request: BrokerRequest.Peripheral) { session.send(request) }
 
-  /// Takes events until `pick` returns a value; waits five minutes at most.
+  /// Takes events until `pick` returns a value; only a hang ends the wait.
   @discardableResult
   func wait<Result: Sendable>(
     _ what: String, at location: SourceLocation = #_sourceLocation,
@@ -68,7 +68,7 @@ final class Probe: EventQueueReader, @unchecked Sendable {
     let loop = adapter.eventLoop
     return try await loop.flatSubmit { () -> EventLoopFuture<Result> in
       let promise = loop.makePromise(of: Result.self)
-      let limit = loop.scheduleTask(in: .minutes(5)) {
+      let limit = loop.scheduleTask(in: .seconds(Int64(Hang.seconds))) {
         self.check = nil
         Issue.record("no \(what), only \(self.fresh)", sourceLocation: location)
         promise.fail(CancellationError())

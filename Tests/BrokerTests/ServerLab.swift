@@ -79,7 +79,7 @@ final class ServerLab: Sendable {
     (self.radio, self.adapter) = (radio, adapter)
     // A test's task greets, and a busy machine may keep it waiting for longer than apps may wait.
     var limits = limits
-    limits.greeting = .minutes(10)
+    limits.greeting = .seconds(Int64(Hang.seconds))
     let deeds = deeds, path = path
     @Sendable func note(_ text: String) { deeds.withLockedValue { $0.append(text) } }
     server = AppServer(
@@ -119,7 +119,7 @@ final class ServerLab: Sendable {
   func lines(_ control: DaemonControl) async throws -> [String] {
     try await NIOThreadPool.singleton.runIfActive { [path] in
       var lines: [String] = []
-      try control.ask(at: path) { lines.append($0) }
+      try control.ask(at: path, within: Int(Hang.seconds)) { lines.append($0) }
       return lines
     }
   }

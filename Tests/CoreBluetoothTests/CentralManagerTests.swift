@@ -357,7 +357,7 @@ import Testing
     lab.queue.sync {}  // one turn
     #expect(lab.recorder.found.map(\.rssi.intValue) == (0..<1000).map { -$0 % 100 })
   }
-  @Test("The order holds on a concurrent queue, one call at a time")
+  @Test("The order holds on a concurrent queue, one call at a time", .realTime, .hang)
   func concurrentQueue() throws {
     final class Delegate: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
       let lock = NSLock()
@@ -388,10 +388,10 @@ import Testing
     }
     let script = try #require(session)
     script.deliver(.adapter(.poweredOn))
-    #expect(delegate.all.wait(timeout: .now() + 600) == .success)
+    #expect(delegate.all.wait(timeout: .now() + Hang.seconds) == .success)
     manager.scanForPeripherals(withServices: nil)
     for rssi in 0..<1000 { script.deliver(.discovered(DiscoveredPeer(peer: CentralLab.peer(), rssi: -rssi))) }
-    #expect(delegate.all.wait(timeout: .now() + 600) == .success)
+    #expect(delegate.all.wait(timeout: .now() + Hang.seconds) == .success)
     #expect(delegate.lock.withLock { delegate.found } == Array(0..<1000))
   }
   @Test(

@@ -2,6 +2,7 @@
 // The names are Apple's.
 import BindruneTransport
 import Foundation
+import TestSupport
 import Testing
 
 @testable import BindruneBroker
@@ -35,7 +36,7 @@ private final class ChannelApp: NSObject, CBPeripheralManagerDelegate, CBCentral
   /// Takes the next note with this text. False: it did not come within the bound.
   func wait(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) -> Bool {
     condition.withLock {
-      let limit = Date(timeIntervalSinceNow: FarEnd.bound)
+      let limit = Date(timeIntervalSinceNow: Hang.seconds)
       while !notes.contains(text) {
         guard condition.wait(until: limit) else {
           Issue.record("\(text) did not come; there was \(notes)", sourceLocation: sourceLocation)
@@ -136,7 +137,7 @@ extension CBL2CAPChannel {
 
 /// Two programs, two adapters and the air between them, in one process and in real time: streams wait on threads. The
 /// programs have their adapters to themselves, or share them through a daemon's socket.
-@Suite(.serialized) struct ChannelOverTheAirTests {
+@Suite(.serialized, .realTime, .hang) struct ChannelOverTheAirTests {
   enum Place: CaseIterable, Sendable { case adapter, daemon }
 
   private final class Air: @unchecked Sendable {

@@ -165,7 +165,7 @@ import Testing
   ) -> App? {
     var random = SplitMix64(seed: seed &+ 2_000_000), written = 0, read: [UInt8] = []
     let isEnding = run.ending == .app || run.ending == .appRelease
-    let limit = Date(timeIntervalSinceNow: FarEnd.bound)
+    let limit = Date(timeIntervalSinceNow: Hang.seconds)
     input.open()
     output.open()
     while Date() < limit {

@@ -86,7 +86,7 @@ import Testing
         let isThere = threads.value == [ObjectIdentifier(Thread.current)]
         return isDone && isThere ? recorder.events.sorted() : ["\(isDone) \(isThere) \(recorder.events)"]
       }
-      guard isRunning.wait(timeout: .now() + FarEnd.bound) == .success else { return nil }
+      guard isRunning.wait(timeout: .now() + Hang.seconds) == .success else { return nil }
       Self.open(channel, recorder, in: loop.value!)
       guard Worker({ far.offer([1, 2, 3]) }).value == true else { return nil }
       defer {
@@ -238,7 +238,7 @@ import Testing
       channel.inputStream.open()
       var log: [String] = []
       func turn() {
-        let ran = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: FarEnd.bound))
+        let ran = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: Hang.seconds))
         log.append("\(ran) \(recorder.take())")
       }
       /// From another thread, when the loop is about to wait.

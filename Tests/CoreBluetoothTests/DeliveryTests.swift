@@ -1,12 +1,13 @@
 import BindruneBroker
 import Foundation
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import CoreBluetooth
 
 /// When a manager begins to deliver, and in what order.
-@Suite struct DeliveryTests {
+@Suite(.realTime, .hang) struct DeliveryTests {
   /// The deliveries, as texts.
   final class Deliveries: Sendable {
     let words = Mutex<[String]>([])
@@ -57,7 +58,7 @@ import Testing
   func initialiser() {
     let stage = Stage(hasReturned: false)
     // It is polled repeatedly.
-    for _ in 0..<4 { #expect(stage.asked.wait(timeout: .now() + 30) == .success) }
+    for _ in 0..<4 { #expect(stage.asked.wait(timeout: .now() + Hang.seconds) == .success) }
     #expect(stage.put(.adapter(.poweredOn)) == [] && !stage.delivery.hasBegun)
     stage.hasReturned.store(true, ordering: .sequentiallyConsistent)
     stage.delivery.waitForBegin()
@@ -128,13 +129,13 @@ import Testing
       isMade.wait()
     }
     for thread in made.withLock({ $0 }) {
-      let end = ContinuousClock.now + .seconds(30)
+      let end = ContinuousClock.now + .seconds(Hang.seconds)
       while !thread.hasReturned(), ContinuousClock.now < end { usleep(200) }
       #expect(thread.hasReturned())
     }
     mayEnd.signal()
     // A thread that computes.
-    let busy = InitialisingThread(), end = ContinuousClock.now + .seconds(30)
+    let busy = InitialisingThread(), end = ContinuousClock.now + .seconds(Hang.seconds)
     while !busy.hasReturned(), ContinuousClock.now < end {}
     #expect(busy.hasReturned())
   }
@@ -152,7 +153,7 @@ import Testing
 }
 
 /// 500 managers on an adapter that is open already, as programs make them.
-@Suite struct FirstStateTests {
+@Suite(.realTime, .hang) struct FirstStateTests {
   final class App: NSObject, CBCentralManagerDelegate, CBPeripheralManagerDelegate, Sendable {
     let isMade = Atomic<Bool>(false)
     let hasState = DispatchSemaphore(value: 0)
@@ -192,14 +193,13 @@ import Testing
     }
     let (manager, state) = queue == .own ? own.sync(execute: make) : make()
     guard state == .unknown else { return "state \(state.rawValue) before there was a delegate" }
-    guard app.hasState.wait(timeout: .now() + 30) == .success else { return "the state was not reported" }
+    guard app.hasState.wait(timeout: .now() + Hang.seconds) == .success else { return "the state was not reported" }
     guard app.early.load(ordering: .relaxed) == 0 else { return "the delegate was called in the initialiser" }
     let states = app.states.withLock { $0 }
     return withExtendedLifetime(manager) { states == [.poweredOn] ? nil : "states \(states.map(\.rawValue))" }
   }
 
-  @Test(
-    "Each delegate gets the state once, after the initialiser and after the delegate is set", .timeLimit(.minutes(5)))
+  @Test("Each delegate gets the state once, after the initialiser and after the delegate is set")
   func fiveHundred() {
     let faults = Mutex<[String]>([])
     DispatchQueue.concurrentPerform(iterations: 500) { number in

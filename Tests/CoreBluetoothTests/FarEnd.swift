@@ -1,5 +1,6 @@
 import CoreFoundation
 import Foundation
+import TestSupport
 
 @testable import CoreBluetooth
 
@@ -37,15 +38,12 @@ final class FarEnd: ChannelPipeDriver, @unchecked Sendable {
   /// Waits for one of these calls, and returns whether it came within the bound. They are counted no more.
   func wait(for awaited: Call...) -> Bool {
     condition.withLock {
-      let limit = Date(timeIntervalSinceNow: Self.bound)
+      let limit = Date(timeIntervalSinceNow: Hang.seconds)
       while !awaited.contains(where: { calls[$0] != nil }) { guard condition.wait(until: limit) else { return false } }
       for call in awaited { calls[call] = nil }
       return true
     }
   }
-  /// Seconds that only a hang exceeds.
-  static let bound = 600.0
-
   func offer(_ sdu: [UInt8]) -> Bool { pipe.offer(sdu.span) }
   /// The next SDU of `mtu` octets at most; empty: there is none now; nil: there is none any more.
   func take(_ mtu: Int = 23) -> [UInt8]? {
@@ -112,7 +110,7 @@ func ramp(_ count: Int, from first: Int = 0) -> [UInt8] {
 extension RunLoop {
   /// Runs the current thread's loop, event by event, until the condition holds. False: not within the bound.
   static func turn(_ mode: Mode = .default, until condition: () -> Bool) -> Bool {
-    let limit = Date(timeIntervalSinceNow: FarEnd.bound)
+    let limit = Date(timeIntervalSinceNow: Hang.seconds)
     while !condition() {
       guard Date() < limit else { return false }
       _ = current.run(mode: mode, before: limit)
@@ -154,7 +152,7 @@ final class Worker<Value>: @unchecked Sendable {
   /// Waits for the result. Nil: there was none within the bound.
   var value: Value? {
     condition.withLock {
-      let limit = Date(timeIntervalSinceNow: FarEnd.bound)
+      let limit = Date(timeIntervalSinceNow: Hang.seconds)
       while result == nil, condition.wait(until: limit) {}
       return result
     }
@@ -164,7 +162,7 @@ final class Worker<Value>: @unchecked Sendable {
 extension ChannelPipe {
   /// Waits until this many threads wait for octets and for room. False: not within the bound.
   func haveSleepers(_ count: Int) -> Bool {
-    let limit = Date(timeIntervalSinceNow: FarEnd.bound)
+    let limit = Date(timeIntervalSinceNow: Hang.seconds)
     while sleeperCount < count { guard Date() < limit, sched_yield() == 0 else { return false } }
     return true
   }

@@ -1,6 +1,7 @@
 import BindruneBroker
 import CoreBluetooth
 import Foundation
+import TestSupport
 import Testing
 
 @testable import CoreBluetooth
@@ -40,7 +41,7 @@ private var data: [String: Any] {
   }
 
   /// The stop comes while the start is being sent: if that happened outside of the lock, the stop would be sent first.
-  @Test("stopped while the adapter comes back: the start is never sent after the stop")
+  @Test("stopped while the adapter comes back: the start is never sent after the stop", .realTime, .hang)
   func stoppedAsItResumes() throws {
     let script = PeripheralScript()
     script.manager.startAdvertising(data)
@@ -57,7 +58,7 @@ private var data: [String: Any] {
       _ = isStopped.wait(timeout: .now() + .milliseconds(300))
     }
     script.deliver(.adapter(.poweredOn))
-    #expect(isStopped.wait(timeout: .now() + 30) == .success)
+    #expect(isStopped.wait(timeout: .now() + Hang.seconds) == .success)
     let requests = script.session.takeRequests()
     #expect(requests.count == 2 && requests.last == .stopAdvertising, "\(requests)")
   }

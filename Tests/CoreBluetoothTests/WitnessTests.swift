@@ -1,16 +1,17 @@
 import BindruneBroker
 import CoreBluetooth
+import TestSupport
 import Testing
 
 /// The managers call each method that a delegate implements: the protocol declares every method, so a call through the
 /// protocol alone finds it.
-@Suite struct WitnessTests {
+@Suite(.realTime, .hang) struct WitnessTests {
   let queue = DispatchQueue(label: "witness")
   /// A manager that is powered on, and a peripheral of it.
   func made() throws -> (CBCentralManager, CBPeripheral) {
     let state = FirstState()
     let manager = CBCentralManager(delegate: state, queue: queue) { SilentSession(events: $0) }
-    #expect(state.hasState.wait(timeout: .now() + 30) == .success)
+    #expect(state.hasState.wait(timeout: .now() + Hang.seconds) == .success)
     let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
     return (manager, try #require(manager.retrievePeripherals(withIdentifiers: [peer]).first))
   }

@@ -28,6 +28,11 @@
     /// Longer than a whole run takes beside 12 busy processes on two processors.
     public static var hang: Self { .timeLimit(.minutes(30)) }
   }
+  /// The bound of a wait for an event. A run starts all tests at once, so a shorter one measures the machine.
+  public enum Hang {
+    /// A little less than `.hang`, so that the wait says what did not come.
+    public static var seconds: Double { 25 * 60 }
+  }
 
   /// As many threads as there are jobs.
   private final class TestThreads: TaskExecutor {

@@ -52,7 +52,7 @@ final class Recorder: HCIReceiver, @unchecked Sendable {
     try await loop.flatSubmit {
       let promise = self.loop.makePromise(of: Void.self)
       self.waiting = (predicate, promise)
-      let limit = self.loop.scheduleTask(in: .minutes(10)) {
+      let limit = self.loop.scheduleTask(in: .seconds(Int64(Hang.seconds))) {
         Issue.record("nothing more came: \(self.packets.count) packets, \(self.errors)", sourceLocation: sourceLocation)
         self.waiting = nil
         promise.fail(CancellationError())

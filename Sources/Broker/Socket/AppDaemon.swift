@@ -98,8 +98,8 @@ public final class AppDaemon: Sendable {
       switch configuration.socket {
       case .descriptor(let number): try await server.listen(on: number)
       case .path(let path, let mode, let group):
-        try await server.listen(at: path)
-        try Self.share(path, mode, group)
+        let group: UInt32? = if let group { try Self.number(ofGroup: group) } else { nil }
+        try await server.listen(at: path, mode: FilePermissions(rawValue: mode), group: group)
       }
     } catch {
       lock?.release()
@@ -115,7 +115,6 @@ public final class AppDaemon: Sendable {
     server = AppServer(
       on: adapters.first?.adapter.eventLoop ?? EventLoops.next(), adapters: adapters)
     try await server.listen(at: path)
-    try Self.share(path, 0o600, nil)
   }
   /// Apps learn that the adapter is resetting; what is preserved of others is on disk. Links end in order.
   public func stop() async {
@@ -141,9 +140,9 @@ public final class AppDaemon: Sendable {
   // MARK: The socket's file
 
   private static func prepare(_ path: String) throws(Failure) -> LockFile {
-    guard path.utf8.count <= 107 else {
-      throw Failure(
-        description: "The socket path has \(path.utf8.count) octets and the system takes 107: use a shorter one.")
+    let most = StreamSocket.longestPathWithMode
+    guard path.utf8.count <= most else {
+      throw Failure(description: "The socket path has \(path.utf8.count) octets; \(most) fit: use a shorter one.")
     }
     let folder = FilePath(text: path).removingLastComponent()
     // Its users have to reach the socket.
@@ -159,20 +158,15 @@ public final class AppDaemon: Sendable {
       throw Failure(description: "\(error)")
     }
   }
-  private static func share(_ path: String, _ mode: UInt32, _ group: String?) throws {
-    if let group {
-      guard let id = unsafe getgrnam(group)?.pointee.gr_gid else {
-        throw Failure(
-          description:
-            """
-            There is no group \(group.printable()): make it with `groupadd \(group.printable())`, or name another with \
-            --group.
-            """
-        )
-      }
-      try Errno.check { unsafe chown(path, uid_t.max, id) }
-    }
-    try Errno.check { unsafe chmod(path, mode) }
+  private static func number(ofGroup group: String) throws(Failure) -> UInt32 {
+    if let entry = unsafe getgrnam(group) { return unsafe entry.pointee.gr_gid }
+    throw Failure(
+      description:
+        """
+        There is no group \(group.printable()): make it with `groupadd \(group.printable())`, or name another with \
+        --group.
+        """
+    )
   }
   private static func failure(_ error: any Error, _ place: String) -> Failure {
     switch error {

@@ -119,11 +119,12 @@ final class AppServer: @unchecked Sendable {
     }
   }
 
-  /// `path` has at most 107 octets. A socket that a daemon has left there is replaced.
-  func listen(at path: String) async throws {
+  /// `path` has at most `StreamSocket.longestPathWithMode` octets. A socket that a daemon has left there is replaced.
+  /// `group`: of the socket's file; nil: this process's.
+  func listen(at path: String, mode: FilePermissions = .ownerReadWrite, group: UInt32? = nil) async throws {
     try await eventLoop.submit { self.path = path }.get()
     try await load()
-    try await begin(try StreamSocket.listening(atPath: path, replaces: true), removing: path)
+    try await begin(try StreamSocket.listening(atPath: path, mode: mode, group: group), removing: path)
   }
   /// The socket with this number listens already: of systemd.
   func listen(on descriptor: CInt) async throws {
@@ -148,7 +149,8 @@ final class AppServer: @unchecked Sendable {
     }
     try await eventLoop.submit {
       self.listener = listener
-      self.path = listener.path
+      // A socket of ours was bound to the name of its draft.
+      self.path = path ?? listener.path
     }.get()
   }
   /// Apps learn that the adapter is resetting. What is preserved stays in the store; suspended processes run again.
