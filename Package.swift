@@ -232,6 +232,7 @@ let package = Package(
       name: "KernelCentral", dependencies: ["Bindrune", .product(name: "Logging", package: "swift-log")],
       path: "Tests/Kernel/Central", swiftSettings: settings),
     .executableTarget(name: "KernelNotifier", path: "Tests/Kernel/Notifier"),
+    .executableTarget(name: "KernelChannel", path: "Tests/Kernel/Channel"),
 
     // A process for the tests of BondFile, which kill it.
     .executableTarget(

@@ -6,27 +6,6 @@ import Testing
 
 /// Our client against our server, each behind its bearer.
 @Suite struct ClientServerTests {
-  /// `count` services of 30 attributes: ten characteristics, nine of them with notifications; every other service and
-  /// its characteristics have 128-bit UUIDs. The database of the performance goals.
-  static func database(services count: UInt16) -> Database {
-    func uuid(_ number: UInt16, _ isLong: Bool) -> BluetoothUUID {
-      isLong ? .long(low: 0xC7C6_C5C4_C3C2_C1C0, high: 0xD000_0000_CBCA_C9C8 | UInt64(number) << 32) : .short(number)
-    }
-    var builder = DatabaseBuilder()
-    for service in 0..<count {
-      let isLong = !service.isMultiple(of: 2)
-      builder.service(uuid(0xA000 + service, isLong)) { contents in
-        for characteristic in UInt16(0)..<10 {
-          let properties: CharacteristicProperties = characteristic < 9 ? [.read, .write, .notify] : [.read, .write]
-          let bytes = [UInt8](repeating: UInt8(characteristic), count: characteristic < 9 ? 20 : 200)
-          contents.characteristic(
-            uuid(0xB000 + 16 * service + characteristic, isLong), properties, value: .stored(bytes))
-        }
-      }
-    }
-    return try! builder.build()
-  }
-
   /// The expected result of a discovery, taken from the database itself.
   static func expected(_ database: Database) -> RemoteCounts {
     var counts = RemoteCounts()
@@ -83,8 +62,8 @@ import Testing
   }
 
   /// B5: a full discovery needs the fewest requests. BlueZ needs 85 and 26.
-  @Test(arguments: [(23, 83), (64, 0), (247, 0), (517, 23)]) func roundTrips(mtu: Int, known: Int) {
-    let database = Self.database(services: 10)
+  @Test(arguments: [(23, 83), (64, 0), (247, 0), (517, 23)]) func roundTrips(mtu: Int, known: Int) throws {
+    let database = try Database.workload(services: 10)
     let pair = Pair(database, mtu: mtu)
     pair.client.discoverAll(1)
     pair.run()

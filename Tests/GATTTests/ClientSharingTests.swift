@@ -92,22 +92,6 @@ import Testing
 
   // MARK: Discovery
 
-  /// The database of the benchmarks: 10 services of 30 handles, every second with 128-bit UUIDs.
-  private static func benchmarked() throws -> Database {
-    var builder = DatabaseBuilder()
-    for service in 0..<10 as Range<UInt16> {
-      func uuid(_ number: UInt16) -> BluetoothUUID {
-        service.isMultiple(of: 2) ? .short(number) : .long(low: 0x1234_5678_9ABC_DEF0, high: UInt64(number))
-      }
-      builder.service(uuid(0xA000 + service)) {
-        // 1 + 9 × 3 + 2 handles.
-        for place in 0..<10 as Range<UInt16> {
-          $0.characteristic(uuid(0xB000 + 16 * service + place), place < 9 ? .notify : .read, value: [1])
-        }
-      }
-    }
-    return try builder.build()
-  }
   /// Rounds: in each, every bearer that has a request sends it, and all are answered.
   private static func rounds(
     _ database: Database, bearers: UInt16, mtu: Int = 247, infersDescriptors: Bool = true
@@ -125,7 +109,7 @@ import Testing
 
   /// On four bearers it takes less than half as many rounds as on one.
   @Test func aDiscoveryInParts() throws {
-    let database = try Self.benchmarked(), (alone, known) = Self.rounds(database, bearers: 1)
+    let database = try Database.workload(services: 10), (alone, known) = Self.rounds(database, bearers: 1)
     #expect(known.services.count == 10 && known.characteristics.count == 100)
     for bearers in 2...6 as ClosedRange<UInt16> {
       let (rounds, remote) = Self.rounds(database, bearers: bearers)

@@ -125,27 +125,6 @@ func richDatabase() throws -> Database {
   return try builder.build()
 }
 
-/// The database of the performance workloads: `services` × 30 attributes, every second service with 128-bit UUIDs.
-func benchmarkDatabase(services: Int) throws -> Database {
-  func uuid(_ number: Int, isShort: Bool) -> BluetoothUUID {
-    isShort
-      ? .short(UInt16(number))
-      : .long(low: 0xC7C6_C5C4_C3C2_C1C0, high: 0xD000_0000_CBCA_C9C8 | UInt64(number) << 32)
-  }
-  var builder = DatabaseBuilder()
-  for s in 0..<services {
-    let isShort = s.isMultiple(of: 2)
-    builder.service(uuid(0xA000 + s, isShort: isShort)) { service in
-      for c in 0..<10 {
-        service.characteristic(
-          uuid(0xB000 + 16 * s + c, isShort: isShort), c < 9 ? [.read, .write, .notify] : [.read, .write],
-          value: .stored(Array(repeating: UInt8(c), count: c < 9 ? 20 : 200)))
-      }
-    }
-  }
-  return try builder.build()
-}
-
 extension Server {
   /// All effects as text, with their octets. `store` gets the records that are to be stored.
   mutating func effectTexts(storing store: (BondID, [UInt8]) -> Void = { _, _ in }) -> [String] {

@@ -11,7 +11,7 @@ import Testing
     let folder = VectorFile.fixtures.appending(path: "Workloads")
     var asked = Reader([UInt8](try Data(contentsOf: folder.appending(path: "reqs_\(attributes).bin"))))
     var expected = Reader([UInt8](try Data(contentsOf: folder.appending(path: "resp_c_\(attributes).bin"))))
-    let served = ServedBearer(try benchmarkDatabase(services: attributes / 30), mtu: 247)
+    let served = ServedBearer(try .workload(services: attributes / 30), mtu: 247)
     let count = asked.number(4)
     for index in 0..<count {
       let kind = asked.number(1)

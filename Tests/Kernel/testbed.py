@@ -11,7 +11,7 @@ from guest import Guest
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bindrune-kernel"
-PROGRAMS = ["bindrune", "bindruned", "InteropPeripheral", "KernelCentral", "KernelNotifier", "HeartRateCentral", "HeartRatePeripheral"]
+PROGRAMS = ["bindrune", "bindruned", "InteropPeripheral", "KernelCentral", "KernelChannel", "KernelNotifier", "HeartRateCentral", "HeartRatePeripheral"]
 SUITES = {"bookworm": "Linux 6.1, BlueZ 5.66", "trixie": "Linux 6.12, BlueZ 5.82"}
 BOOT_LIMIT = 120  # seconds until the guest is ready; 3 where the machine is idle
 CASE_LIMIT = 60  # seconds; a case that needs more says so in its first line: `# up to 120 s: …`

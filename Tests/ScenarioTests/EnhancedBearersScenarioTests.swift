@@ -12,21 +12,11 @@ import Testing
 @Suite("Scenarios: enhanced bearers") struct EnhancedBearersScenarioTests {
   private static let peripheral = 0, central = 1
 
-  /// The server of the benchmarks: 10 services of 30 handles, every second with 128-bit UUIDs; and one of the
-  /// application's values.
+  /// The server of the benchmarks, with 300 attributes, and one of the application's values.
   private static func database() throws -> (Database, AttributeHandle) {
     var builder = DatabaseBuilder()
     builder.genericAttribute(serverFeatures: [1])
-    for service in 0..<10 as Range<UInt16> {
-      func uuid(_ number: UInt16) -> BluetoothUUID {
-        service.isMultiple(of: 2) ? .short(number) : .long(low: 0x1234_5678_9ABC_DEF0, high: UInt64(number))
-      }
-      builder.service(uuid(0xA000 + service)) {
-        for place in 0..<10 as Range<UInt16> {
-          $0.characteristic(uuid(0xB000 + 16 * service + place), place < 9 ? .notify : .read, value: [1])
-        }
-      }
-    }
+    builder.addWorkload(services: 10)
     let slow = builder.service("180F") { $0.characteristic("2A19", .read, value: .dynamic).value }
     return (try builder.build(), slow)
   }

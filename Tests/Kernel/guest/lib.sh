@@ -105,6 +105,10 @@ btmgmt_once() { # it would end at the end of its input
   timeout 10 btmgmt "$@" <>no-input
 }
 
+enhanced_channels() {
+  echo Y >/sys/module/bluetooth/parameters/enable_ecred || fail 'this kernel has no enhanced channels'
+}
+
 # BlueZ
 
 bluetoothd_runs() { # [main.conf]: $bluetoothd
