@@ -14,9 +14,10 @@ extension DatabaseBuilder {
       let isShort = number.isMultiple(of: 2)
       service(uuid(0xA000 + number, isShort: isShort)) { service in
         for place in 0..<10 {
+          let octets = [UInt8](repeating: UInt8(place), count: place < 9 ? 20 : 200)
           service.characteristic(
-            uuid(0xB000 + 16 * number + place, isShort: isShort), place < 9 ? [.read, .write, .notify] : [.read, .write],
-            value: .stored([UInt8](repeating: UInt8(place), count: place < 9 ? 20 : 200)))
+            uuid(0xB000 + 16 * number + place, isShort: isShort),
+            place < 9 ? [.read, .write, .notify] : [.read, .write], value: .stored(octets))
         }
       }
     }
