@@ -37,13 +37,19 @@ def hosts_trace(folder):
     return judged(folder, "serve") or judged(folder, "explore")
 
 
-def judged(folder, name):
-    """Our host keeps the rules in this trace of ours, and in a replay it sends the same again."""
+def kept(folder, name):
+    """Our host keeps the rules in this trace of ours."""
     bindrune, trace = folder.parents[2] / "bin" / "bindrune", folder / f"{name}.btsnoop"
     check = subprocess.run([bindrune, "trace", "check", "--json", trace], capture_output=True, text=True)
     broken = [line for line in check.stdout.splitlines() if '"party":"host"' in line]
-    if check.returncode > 1 or broken:
-        return f"{name}: {(broken or [check.stderr])[0]}"
+    return f"{name}: {(broken or [check.stderr])[0]}" if check.returncode > 1 or broken else None
+
+
+def judged(folder, name):
+    """The same, and in a replay it sends the same again."""
+    if fault := kept(folder, name):
+        return fault
+    bindrune, trace = folder.parents[2] / "bin" / "bindrune", folder / f"{name}.btsnoop"
     replay = subprocess.run([bindrune, "trace", "replay", trace], capture_output=True, text=True)
     return f"{name}: {(replay.stdout + replay.stderr).splitlines()[-1]}" if replay.returncode else None
 
@@ -176,3 +182,20 @@ def pairing_central_lost_key(folder):
             if link.protected or link.unprotected:
                 return f"hci{adapter}: a protected value was read without BlueZ's key"
     return None
+
+
+def piped(folder):
+    """A replay leaves channels out: it would have nothing to compare."""
+    return kept(folder, "pipe")
+
+
+channels_kernel_writes_legacy = channels_kernel_writes_ext = channels_kernel_writes_enhanced = piped
+channels_kernel_reads_legacy = channels_kernel_reads_ext = piped
+
+
+def pairing_central_sc_enhanced_bearers(folder):
+    return kept(folder, "read")
+
+
+def pairing_peripheral_sc_enhanced_bearers(folder):
+    return kept(folder, "serve")

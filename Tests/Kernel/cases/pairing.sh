@@ -44,8 +44,8 @@ case_peripheral_legacy_passkey() { # up to 90 s: our host shows six digits, and 
   bluez_reads $guarded
   bluez_reconnects $guarded
 }
-case_peripheral_enhanced_bearers() { # up to 90 s: EATT: BlueZ opens a second bearer on the encrypted link, and reads there
-  bearers='--enhanced-bearers 3'
+case_peripheral_sc_enhanced_bearers() { # up to 90 s: EATT: BlueZ opens a second bearer on the encrypted link, and reads there
+  bearers='--enhanced-bearers 3 --trace serve.btsnoop'
   lock_runs sc accept
   bluez_pairs_by_reading
   # Not before there is a bond: BlueZ asks for the bearer on a link that is not encrypted yet, and then pairs unasked. And
@@ -54,11 +54,7 @@ case_peripheral_enhanced_bearers() { # up to 90 s: EATT: BlueZ opens a second be
   printf '[Policy]\nAutoEnable=false\n[GATT]\nChannels=2\n' >main.conf
   conf=main.conf
   bluez_reconnects
-  attempt bindrune trace show btmon.btsnoop
-  cp out shown
-  for regex in 'L2CAP_CREDIT_BASED_CONNECTION_RSP .*Result: 0x0000' '→ 0x002A L2CAP channel 0x0040 '; do
-    grep -qE "$regex" shown || fail "no /$regex/ in the trace"
-  done
+  bearers_carry '→' serve.btsnoop
 }
 
 lock_runs() { # sc | legacy AGENT: our server on hci0, BlueZ on hci1; btmon writes a trace
@@ -243,6 +239,26 @@ case_central_lost_key() { # up to 90 s: BlueZ removes the bond: our tool says so
   we_pair_by_consent
   we_have_paired 'Secure Connections, unauthenticated, 16 octets'
   monitor_ends
+}
+case_central_sc_enhanced_bearers() { # up to 90 s: EATT: we open bearers on the encrypted link, BlueZ serves there
+  bluez_locks sc NoInputNoOutput
+  we_pair_by_consent --sc-only
+  we_have_paired 'Secure Connections, unauthenticated, 16 octets'
+  enhanced_channels
+  printf '[Policy]\nAutoEnable=false\n[GATT]\nChannels=4\n' >main.conf
+  conf=main.conf to_bluez="$to_bluez --enhanced-bearers 3 --trace read.btsnoop"
+  we_reconnect
+  attempt bindrune explore $to_bluez --agent refuse
+  succeeded secret
+  bearers_carry '←' read.btsnoop
+}
+bearers_carry() { # ARROW TRACE: enhanced bearers have been opened, and a PDU has come on one
+  attempt bindrune trace show "$2"
+  cp out shown
+  local regex
+  for regex in 'L2CAP_CREDIT_BASED_CONNECTION_RSP .*Result: 0x0000' "$1 0x002A L2CAP channel 0x004"; do
+    grep -qE "$regex" shown || fail "no /$regex/ in the trace"
+  done
 }
 
 to_bluez="--hci hci0 --address $right/public --bonds bonds"
