@@ -46,7 +46,11 @@ public enum ReplayError: Error, Sendable, Equatable, CustomStringConvertible {
     case .noPackets: "The trace has no HCI packet with a direction, so there is no host to replace; record HCI traffic."
     case .linkLayer:
       "The trace was recorded on the air; a replay needs the HCI traffic of one of the two devices: btsnoop or PacketLogger."
-    case .noFrames: "The trace has no ATT, SMP or LE signaling PDU, so nothing can be compared; record a connection."
+    case .noFrames:
+      """
+      The trace has no ATT or SMP PDU and no LE signal that is not about a channel, so nothing can be compared; record a \
+      connection.
+      """
     case .tooLarge(let limit): "The trace has more than \(limit / 1_048_576) MiB of packets; cut it with trace convert."
     case .cut(let number):
       "The recorder kept only the beginning of record \(number); record whole packets (Android: full HCI snoop log)."

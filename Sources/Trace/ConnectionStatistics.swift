@@ -37,6 +37,10 @@ public struct ConnectionStatistics: Sendable {
   public internal(set) var changes: [Change] = []
   public internal(set) var changeCount = 0
   public internal(set) var attMTU = 23
+  /// The credit-based channels that the trace shows the beginning of, in the order in which they were opened.
+  public var channels: [ChannelStatistics] { book.channels }
+  /// Channels beyond 128.
+  public var uncountedChannels: Int { book.uncounted }
   public internal(set) var hints = Hints()
 
   /// Of the host, of the peer; what has no direction in the capture counts for `unknown`.
@@ -126,6 +130,7 @@ public struct ConnectionStatistics: Sendable {
 
   // MARK: What the collector remembers
 
+  var book = ChannelBook()
   /// Times of what waits for an answer.
   var asked: [RoundTrip: Int64] = [:]
   /// Times of packets that the controller has not completed: the oldest first.

@@ -225,8 +225,10 @@ public struct TraceStatistics: TraceSink, Sendable {
       count(place, .att, UInt16(payload[0]), frame, frame.length)
       attribute(place, frame, payload, record)
     case .securityManager where payload.count > 0: count(place, .smp, UInt16(payload[0]), frame, frame.length)
-    case .leSignaling, .classicSignaling: signals(place, frame, payload)
-    default: count(place, .l2cap, frame.channel.rawValue, frame, frame.length)
+    case .leSignaling, .classicSignaling: signals(place, frame, payload, record)
+    default:
+      count(place, .l2cap, frame.channel.rawValue, frame, frame.length)
+      if let direction = frame.direction { connections[place].book.frame(frame, payload, direction, record) }
     }
   }
   private mutating func count(_ place: Int, _ layer: TraceLayer, _ number: UInt16, _ frame: TraceFrame, _ octets: Int) {
@@ -234,11 +236,16 @@ public struct TraceStatistics: TraceSink, Sendable {
       ConnectionStatistics.Kind(layer: layer, number: number, direction: frame.direction), octets)
   }
   /// A frame of the signaling channel has several commands on BR/EDR, one on LE. Vol 3, Part A, §4.
-  private mutating func signals(_ place: Int, _ frame: TraceFrame, _ payload: Span<UInt8>) {
+  private mutating func signals(
+    _ place: Int, _ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord
+  ) {
     var at = 0
     while at < payload.count {
       let count = payload.signalCount(at: at)
       self.count(place, .sig, UInt16(payload[at]), frame, count)
+      if frame.channel == .leSignaling, let direction = frame.direction {
+        connections[place].book.signal(payload.extracting(at..<at + count), direction, record)
+      }
       at += count
     }
   }

@@ -67,6 +67,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("InteropSecurity", "Interop/Security", ["Bindrune"]),
   ("KernelCentral", "Central", ["Bindrune"]),
   ("KernelNotifier", "Notifier", []),
+  ("KernelChannel", "Channel", []),
   ("BondWriter", "BondWriter", ["Bindrune"]),
   ("StreamProgram", "StreamProgram", ["CoreBluetooth"]),
 ]

@@ -25,15 +25,31 @@ import Testing
         "cd '\(folder.path)' && bindrune pipe --hci \(spec) --listen 0x80 --name Store \(other) > copy")
       _ = try await listener.errorLine("listening on PSM 0x0080 as Store, ")
       let sender = try await Tool.shell(
-        "cd '\(folder.path)' && bindrune pipe --hci \(spec) --name Store --psm 128 < image > back"
+        "cd '\(folder.path)' && bindrune pipe --hci \(spec) --name Store --psm 128 --trace trace < image > back"
       ).end()
       let end = await listener.end()
       #expect(sender.status == 0 && sender.errors.isEmpty, "\(sender.errors)")
       #expect(end.status == 0, "\(end.errors)")
       // With --close the listener ends the channel as soon as its own input has been sent.
       if !other.contains("--close") { #expect(try contents(folder, "copy") == Self.image) }
-      #expect(try contents(folder, "back") == (other.contains("image") ? Self.image : []))
+      let back = other.contains("image") ? Self.image : []
+      #expect(try contents(folder, "back") == back)
+      try await isCounted(folder.appending(path: "trace").path, back.count)
     }
+  }
+  /// `trace stats` has the channel, with every octet.
+  private func isCounted(_ trace: String, _ back: Int) async throws {
+    let objects = try await Tool("trace", "stats", "--json", trace).end().objects()
+    let channels = objects.compactMap { $0["channels"] as? [[String: any Sendable]] }.flatMap { $0 }
+    let channel = try #require(channels.first)
+    let sent = channel["sent"] as? [String: any Sendable], received = channel["received"] as? [String: any Sendable]
+    #expect(channels.count == 1 && channel["psm"] as? Int == 0x80 && channel["openedBy"] as? String == "host")
+    #expect(sent?["octets"] as? Int == Self.image.count && received?["octets"] as? Int == back)
+    #expect(try #require(sent?["creditPackets"] as? Int) > 0)
+    let text = try await Tool("trace", "stats", trace).end()
+    let head = "  channel      PSM 0x0080, 0x0040 to the peer's 0x0040, opened by the host, "
+    #expect(text.lines.contains { $0.hasPrefix(head) })
+    #expect(text.output.contains("sent ") && text.output.contains(", 70,001 octets, mean "))
   }
   private func contents(_ folder: URL, _ name: String) throws -> [UInt8] {
     [UInt8](try Data(contentsOf: folder.appending(path: name)))

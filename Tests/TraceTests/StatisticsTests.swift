@@ -69,6 +69,68 @@ import Testing
     #expect(found[1].hints.unanswered == 1 && found[1].ending == nil && found[0].hints.unanswered == 0)
   }
 
+  private static func linked() -> Packets {
+    var packets = Packets()
+    packets.add(.fromController, "04 3E 13 01 00 40 00 00 01 FA A2 31 8F F2 70 18 00 00 00 C8 00 00")
+    return packets
+  }
+  /// Vol 3, Part A, §4.22 … §4.24, §4.6: a channel with its SDUs, K-frames and credits. Each record is 1 ms after the
+  /// one before.
+  @Test func channels() throws {
+    var packets = Self.linked()
+    // SPSM 0x0080, CID 0x0040, MTU 64, MPS 23, 2 credits; CID 0x0041, MTU 30, MPS 25, 1 credit.
+    packets.frame(.fromHost, channel: 5, octets("14 01 0A 00 80 00 40 00 40 00 17 00 02 00"))
+    packets.frame(.fromController, channel: 5, octets("15 01 0A 00 41 00 1E 00 19 00 01 00 00 00"))
+    packets.frame(.fromHost, channel: 0x41, octets("03 00 0A 0B 0C"))
+    packets.frame(.fromController, channel: 5, octets("16 05 04 00 41 00 03 00"))
+    packets.frame(.fromController, channel: 0x40, octets("1E 00") + [UInt8](repeating: 1, count: 21))
+    packets.frame(.fromController, channel: 0x40, [UInt8](repeating: 1, count: 9))
+    packets.frame(.fromHost, channel: 5, octets("16 02 04 00 40 00 05 00"))
+    packets.frame(.fromHost, channel: 5, octets("06 03 04 00 41 00 40 00"))
+    packets.frame(.fromController, channel: 5, octets("07 03 04 00 41 00 40 00"))
+    // The channel has ended: this belongs to none.
+    packets.frame(.fromHost, channel: 0x41, octets("03 00 0A 0B 0C"))
+    let link = statistics(packets).connections[0], channel = try #require(link.channels.first)
+    #expect(link.channels.count == 1 && channel.spsm == 0x80 && !channel.isEnhanced && channel.asker == .fromHost)
+    #expect((channel.host, channel.peer) == (0x40, 0x41) && channel.isClosed)
+    #expect((channel.openedRecord, channel.lastRecord) == (3, 10) && channel.duration == .milliseconds(7))
+    let sent = channel.sent, received = channel.received
+    #expect((sent.mtu, sent.mps) == (30, 25) && (received.mtu, received.mps) == (64, 23))
+    #expect((sent.sdus, sent.frames, sent.octets) == (1, 1, 3) && (sent.credits, sent.creditPackets) == (3, 1))
+    #expect(sent.waits == 1 && sent.waited == .milliseconds(1) && sent.longestWait == .milliseconds(1))
+    #expect((received.sdus, received.frames, received.octets) == (1, 2, 30))
+    #expect((received.credits, received.creditPackets, received.waits) == (5, 1, 1))
+  }
+  /// Vol 3, Part A, §4.25 … §4.28: asked for by the peer, answered twice, refused in part, reconfigured by the peer.
+  @Test func enhancedChannels() throws {
+    var packets = Self.linked()
+    packets.frame(.fromController, channel: 5, octets("17 07 0C 00 27 00 40 00 41 00 05 00 50 00 51 00"))
+    packets.frame(.fromHost, channel: 5, octets("18 07 0C 00 00 00 00 00 00 00 0D 00 00 00 00 00"))
+    packets.frame(.fromHost, channel: 5, octets("18 07 0C 00 60 00 61 00 06 00 04 00 40 00 00 00"))
+    packets.frame(.fromController, channel: 5, octets("19 08 06 00 80 00 70 00 50 00"))
+    packets.frame(.fromHost, channel: 5, octets("1A 08 02 00 00 00"))
+    let link = statistics(packets).connections[0], channel = try #require(link.channels.first)
+    #expect(link.channels.count == 1 && channel.isEnhanced && channel.asker == .fromController && !channel.isClosed)
+    #expect((channel.spsm, channel.host, channel.peer) == (0x27, 0x40, 0x50))
+    // What the host sends is received by the peer, by the peer's terms.
+    #expect((channel.sent.mtu, channel.sent.mps, channel.sent.credits) == (0x80, 0x70, 5))
+    #expect((channel.received.mtu, channel.received.mps, channel.received.credits) == (0x60, 0x61, 6))
+  }
+  /// More channels than are counted; requests without an answer, answers without a request.
+  @Test func manyChannels() {
+    var packets = Self.linked()
+    for number in 0..<200 {
+      let id = UInt8(number % 255 + 1), cid = UInt8(0x40 + number % 0x30)
+      packets.frame(
+        .fromHost, channel: 5, [0x14, id] + octets("0A 00 80 00") + [cid, 0] + octets("40 00 17 00 02 00"))
+      if number % 10 == 9 { continue }
+      packets.frame(.fromController, channel: 5, [0x15, id] + octets("0A 00 41 00 1E 00 19 00 01 00 00 00"))
+      packets.frame(.fromController, channel: 5, [0x15, id] + octets("0A 00 41 00 1E 00 19 00 01 00 00 00"))
+    }
+    let link = statistics(packets).connections[0]
+    #expect(link.channels.count == 128 && link.uncountedChannels == 180 - 128)
+  }
+
   /// The controller reports the third packet 130 ms after the second: the interval is 30 ms.
   @Test func completions() {
     var packets = Packets()

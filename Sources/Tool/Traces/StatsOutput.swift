@@ -97,6 +97,8 @@ struct StatsOutput {
       item(trip.heading, Self.times(times, trip.isIndication ? "confirmation" : "response"))
     }
     if !link.changes.isEmpty { changes(link) }
+    for channel in link.channels { printText(channel) }
+    if link.uncountedChannels > 0 { item("channel", counted(link.uncountedChannels, "further channel")) }
     hints(link)
     for (kind, amount) in link.sortedKinds {
       let arrow =
@@ -136,6 +138,25 @@ struct StatsOutput {
     }
     let more = link.changeCount - link.changes.count
     if more > 0 { item("", counted(more, "further change")) }
+  }
+  private mutating func printText(_ channel: ChannelStatistics) {
+    item(
+      "channel",
+      "PSM 0x\(hexDigits(UInt64(channel.spsm), 4)), 0x\(hexDigits(UInt64(channel.host), 4)) to the peer's "
+        + "0x\(hexDigits(UInt64(channel.peer), 4)), opened by the \(channel.asker.party), \(text(of: channel.duration)), "
+        + "records \(channel.openedRecord) … \(channel.lastRecord)" + (channel.isClosed ? ", closed" : ""))
+    for (name, stream) in [("sent", channel.sent), ("received", channel.received)] where stream.frames > 0 {
+      var words = "\(name) \(counted(stream.sdus, "SDU")) in \(counted(stream.frames, "frame"))"
+      words += ", \(counted(stream.octets, "octet"))"
+      let seconds = channel.duration / .seconds(1)
+      if seconds > 0 { words += ", mean \(decimal(Double(stream.octets) / seconds / 1000, 2)) kB/s" }
+      words += "; \(counted(stream.creditPackets, "credit packet"))"
+      if stream.waits > 0 {
+        words += ", \(counted(stream.waits, "time")) without credit, \(text(of: stream.waited)) in all, "
+        words += "\(text(of: stream.longestWait)) at most"
+      }
+      item("", words)
+    }
   }
   private mutating func hints(_ link: ConnectionStatistics) {
     let hints = link.hints
@@ -186,6 +207,32 @@ struct StatsOutput {
       object.add(name, times.percentile(share).map(milliseconds))
     }
     object.add("maxMs", times.count == 0 ? nil : milliseconds(times.longest))
+    return object
+  }
+  private static func object(_ channel: ChannelStatistics) -> JSONLine {
+    var object = JSONLine()
+    object.add("psm", Int(channel.spsm))
+    object.add("enhanced", channel.isEnhanced)
+    object.add("openedBy", channel.asker.party)
+    object.add("host", "0x" + hexDigits(UInt64(channel.host), 4).lowercased())
+    object.add("peer", "0x" + hexDigits(UInt64(channel.peer), 4).lowercased())
+    object.add("firstFrame", channel.openedRecord)
+    object.add("lastFrame", channel.lastRecord)
+    object.add("seconds", channel.duration / .seconds(1))
+    object.add("closed", channel.isClosed)
+    for (name, stream) in [("sent", channel.sent), ("received", channel.received)] {
+      var side = JSONLine()
+      for (name, count) in [
+        ("mtu", stream.mtu), ("mps", stream.mps), ("sdus", stream.sdus), ("frames", stream.frames),
+        ("octets", stream.octets), ("credits", stream.credits), ("creditPackets", stream.creditPackets),
+        ("waits", stream.waits),
+      ] {
+        side.add(name, count)
+      }
+      side.add("waitedMs", milliseconds(stream.waited))
+      side.add("longestWaitMs", milliseconds(stream.longestWait))
+      object.add(name, side)
+    }
     return object
   }
   private static func object(_ link: ConnectionStatistics, _ path: String) -> JSONLine {
@@ -244,6 +291,8 @@ struct StatsOutput {
         entry.add("value", change.value.words.words)
         return entry
       })
+    object.add("channels", link.channels.map { Self.object($0) })
+    object.add("uncountedChannels", link.uncountedChannels)
     object.add("completion", Self.object(link.hints.completion))
     object.add("late", link.hints.late)
     object.add("retransmitted", link.hints.repeated.fromHost + link.hints.repeated.toHost)
@@ -259,6 +308,10 @@ func sparkline(_ values: [Int]) -> String {
   return String(values.map { $0 <= 0 ? " " : bars[min(7, Int(Double($0) / Double(most) * 7.999))] })
 }
 
+extension HCIDirection {
+  /// Who sends.
+  fileprivate var party: String { self == .fromHost ? "host" : "peer" }
+}
 extension ConnectionStatistics.RoundTrip {
   fileprivate var heading: String {
     switch (isIndication, asker) {

@@ -1,0 +1,185 @@
+import BindruneCapture
+import BindruneHCI
+import BindruneL2CAP
+import BindruneWire
+
+/// What ``TraceStatistics`` counts of one credit-based channel, from the response that opened it. Vol 3, Part A, §10.1.
+public struct ChannelStatistics: Sendable {
+  public var spsm: UInt16
+  /// Of an enhanced request.
+  public var isEnhanced: Bool
+  /// Who asked for it.
+  public var asker: HCIDirection
+  /// The channel's numbers at the host and at the peer.
+  public var host: UInt16, peer: UInt16
+  /// The record and time of the response that opened it.
+  public var openedRecord: Int, openedTime: Int64
+  /// Those of its last frame, credit or end.
+  public internal(set) var lastRecord: Int, lastTime: Int64
+  /// The trace shows its disconnection.
+  public internal(set) var isClosed = false
+  /// From the host, and from the peer.
+  public internal(set) var sent: Stream, received: Stream
+
+  /// One direction of a channel.
+  public struct Stream: Sendable {
+    /// The longest SDU and K-frame that the receiver accepts.
+    public internal(set) var mtu: Int, mps: Int
+    /// K-frames that the sender may still send.
+    public internal(set) var credits: Int
+    public internal(set) var frames = 0
+    public internal(set) var sdus = 0
+    /// Octets of SDUs, without their lengths.
+    public internal(set) var octets = 0
+    /// Flow Control Credit packets of the receiver.
+    public internal(set) var creditPackets = 0
+    /// How often, how long in all and how long at most there was no credit, from the K-frame that used the last one to
+    /// the packet that gave more. Whether the sender had more to send, a trace does not show.
+    public internal(set) var waits = 0, waited = Duration.zero, longestWait = Duration.zero
+    /// Octets of the SDU in progress that are to come.
+    private var remaining = 0
+    private var emptySince: Int64?
+
+    init(_ mtu: UInt16, _ mps: UInt16, _ credits: UInt16) {
+      (self.mtu, self.mps, self.credits) = (Int(mtu), Int(mps), Int(credits))
+    }
+    /// `length`: of the K-frame's payload, of which the recorder may have kept less.
+    mutating func frame(_ payload: Span<UInt8>, _ length: Int, _ time: Int64) {
+      frames += 1
+      credits = max(0, credits - 1)
+      if credits == 0 { emptySince = time }
+      var count = length
+      if remaining == 0 {
+        guard payload.count >= CreditFrame.lengthCount else { return }
+        sdus += 1
+        count -= CreditFrame.lengthCount
+        remaining = Int(payload.little16(0))
+      }
+      octets += count
+      remaining = max(0, remaining - count)
+    }
+    mutating func give(_ more: UInt16, _ time: Int64) {
+      creditPackets += 1
+      // A sender has no more: Vol 3, Part A, §4.24.
+      credits = min(65_535, credits + Int(more))
+      guard more > 0, let since = emptySince.take() else { return }
+      let (wait, overflow) = time.subtractingReportingOverflow(since)
+      // The clock was set back in between: no duration is known.
+      guard !overflow, wait >= 0 else { return }
+      waits += 1
+      waited += .nanoseconds(wait)
+      longestWait = max(longestWait, .nanoseconds(wait))
+    }
+  }
+
+  public var duration: Duration {
+    let (difference, overflow) = lastTime.subtractingReportingOverflow(openedTime)
+    return overflow || difference < 0 ? .zero : .nanoseconds(difference)
+  }
+}
+
+/// The channels of one connection: requests by their identifiers, then channels by their numbers.
+struct ChannelBook: Sendable {
+  /// Channels that are counted.
+  static var most: Int { 128 }
+  private static var mostRequests: Int { 64 }
+
+  private(set) var channels: [ChannelStatistics] = []
+  private(set) var uncounted = 0
+  private struct Key: Hashable { var asker: HCIDirection, identifier: UInt8 }
+  /// The octets of what awaits its response.
+  private var requests: [Key: [UInt8]] = [:]
+
+  /// One signaling command.
+  mutating func signal(_ command: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord) {
+    var decoded: AnySignal?
+    do throws(WireError) { decoded = try AnySignal(command) } catch { return }
+    guard let signal = decoded else { return }
+    let own = Key(asker: direction, identifier: command[1])
+    let asked = Key(asker: direction.opposite, identifier: command[1])
+    switch signal {
+    case .leCreditBasedConnectionRequest, .creditBasedConnectionRequest, .creditBasedReconfigureRequest:
+      if requests.count < Self.mostRequests || requests[own] != nil { requests[own] = command.array }
+    case .leCreditBasedConnectionResponse(let answer):
+      guard let request = requests.removeValue(forKey: asked), answer.result == .success,
+        case .leCreditBasedConnectionRequest(let terms)? = try? AnySignal(request.span)
+      else { return }
+      open(
+        terms.spsm, isEnhanced: false, by: direction.opposite, (terms.sourceCID, answer.destinationCID),
+        (.init(terms.mtu, terms.mps, terms.initialCredits), .init(answer.mtu, answer.mps, answer.initialCredits)),
+        record)
+    case .creditBasedConnectionResponse(let answer):
+      // Another response follows.
+      if answer.result.isPending { return }
+      guard let request = requests.removeValue(forKey: asked),
+        case .creditBasedConnectionRequest(let terms)? = try? AnySignal(request.span)
+      else { return }
+      var sources = terms.sourceCIDs.cursor, destinations = answer.destinationCIDs.cursor
+      while let source = sources.next(in: request.span), let destination = destinations.next(in: command) {
+        guard destination.rawValue != 0 else { continue }
+        open(
+          terms.spsm, isEnhanced: true, by: direction.opposite, (source, destination),
+          (.init(terms.mtu, terms.mps, terms.initialCredits), .init(answer.mtu, answer.mps, answer.initialCredits)),
+          record)
+      }
+    case .creditBasedReconfigureResponse(let answer):
+      guard let request = requests.removeValue(forKey: asked), answer.result == .success,
+        case .creditBasedReconfigureRequest(let terms)? = try? AnySignal(request.span)
+      else { return }
+      var numbers = terms.destinationCIDs.cursor
+      while let number = numbers.next(in: request.span) {
+        change(number, of: direction.opposite, record) { stream in
+          stream.mtu = Int(terms.mtu)
+          stream.mps = Int(terms.mps)
+        }
+      }
+    case .disconnectionResponse(let answer):
+      guard let place = place(answer.destinationCID.rawValue, of: direction) else { return }
+      channels[place].isClosed = true
+      saw(place, record)
+    case .flowControlCreditIndication(let given):
+      change(given.cid, of: direction, record) { $0.give(given.credits, record.time) }
+    case .commandRejectResponse: requests[asked] = nil
+    case .disconnectionRequest, .connectionParameterUpdateRequest, .connectionParameterUpdateResponse: break
+    }
+  }
+  /// A frame on a channel of the receiver.
+  mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord) {
+    change(frame.channel, of: direction.opposite, record) { $0.frame(payload, frame.length, record.time) }
+  }
+
+  /// `numbers` and `terms`: of the asker, and of the other. Each receives by its own terms.
+  private mutating func open(
+    _ spsm: SPSM, isEnhanced: Bool, by asker: HCIDirection, _ numbers: (ChannelID, ChannelID),
+    _ terms: (ChannelStatistics.Stream, ChannelStatistics.Stream), _ record: CaptureRecord
+  ) {
+    guard channels.count < Self.most else {
+      uncounted += 1
+      return
+    }
+    let isHosts = asker == .fromHost
+    channels.append(
+      ChannelStatistics(
+        spsm: spsm.rawValue, isEnhanced: isEnhanced, asker: asker,
+        host: (isHosts ? numbers.0 : numbers.1).rawValue, peer: (isHosts ? numbers.1 : numbers.0).rawValue,
+        openedRecord: record.number, openedTime: record.time, lastRecord: record.number, lastTime: record.time,
+        sent: isHosts ? terms.1 : terms.0, received: isHosts ? terms.0 : terms.1))
+  }
+  /// The open channel that has this number at the host (`.fromHost`) or at the peer.
+  private func place(_ number: UInt16, of owner: HCIDirection) -> Int? {
+    channels.lastIndex { !$0.isClosed && (owner == .fromHost ? $0.host : $0.peer) == number }
+  }
+  private mutating func saw(_ place: Int, _ record: CaptureRecord) {
+    channels[place].lastRecord = record.number
+    channels[place].lastTime = max(channels[place].lastTime, record.time)
+  }
+  /// Changes what `owner` receives on the channel that has this number there.
+  private mutating func change(
+    _ number: ChannelID, of owner: HCIDirection, _ record: CaptureRecord,
+    _ body: (inout ChannelStatistics.Stream) -> Void
+  ) {
+    guard let place = place(number.rawValue, of: owner) else { return }
+    saw(place, record)
+    if owner == .fromHost { body(&channels[place].received) } else { body(&channels[place].sent) }
+  }
+}
