@@ -24,7 +24,7 @@ import Testing
     let ends = try socketPair(), radio = lab.radio
     let far = try await UserChannelSocket.adopt(ends.controller, of: adapter, on: radio.eventLoop)
     _ = try await radio.eventLoop.submit { radio.attach(far) }.get()
-    return try await UserChannelSocket.adopt(ends.host, of: adapter, on: MultiThreadedEventLoopGroup.singleton.next())
+    return try await UserChannelSocket.adopt(ends.host, of: adapter, on: RealTime.nextLoop())
   }
 
   /// Everything that two hosts do: find, connect, discover, long reads and writes, and 1,000 notifications in order.
@@ -108,7 +108,7 @@ import Testing
     let far = try await UserChannelSocket.adopt(ends.controller, of: 0, on: radio.eventLoop)
     _ = try await radio.eventLoop.submit { radio.attach(far) }.get()
     let central = BluetoothHost(
-      try await UserChannelSocket.adopt(ends.host, of: 0, on: MultiThreadedEventLoopGroup.singleton.next()))
+      try await UserChannelSocket.adopt(ends.host, of: 0, on: RealTime.nextLoop()))
     try await central.start()
     let link = try await central.connect(to: peripheral.ownAddress, .fast)
     // A listener receives the read and does not answer: without a listener the host refuses it at once.
@@ -184,7 +184,7 @@ import Testing
       return kernel
     }
     func host(_ descriptor: FileDescriptor) async throws -> BluetoothHost {
-      let loop = MultiThreadedEventLoopGroup.singleton.next()
+      let loop = RealTime.nextLoop()
       let socket = try await UserChannelSocket.open(0, takesDown: true, on: loop, kernel(descriptor))
       #expect(!isUp.withLock { $0 })
       return BluetoothHost(socket)

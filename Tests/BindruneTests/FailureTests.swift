@@ -188,7 +188,7 @@ import Testing
   /// Garbage is no answer to HCI_Reset.
   @Test func garbageInsteadOfAController() async throws {
     let server = try await H4Server.listen(
-      on: .tcp(host: "127.0.0.1", port: 0), loop: MultiThreadedEventLoopGroup.singleton.next()
+      on: .tcp(host: "127.0.0.1", port: 0), loop: RealTime.nextLoop()
     ) { stream in
       let garbage = [UInt8](repeating: 0x55, count: 100)
       stream.send(garbage.span)

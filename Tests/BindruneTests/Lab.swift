@@ -40,7 +40,7 @@ final class Lab: Sendable {
     radio = SimulatedRadio(on: eventLoop ?? VirtualLoop.current, configuration: configuration)
   }
   /// In real time, which sockets need.
-  static func overSockets() -> Lab { Lab(on: MultiThreadedEventLoopGroup.singleton.next()) }
+  static func overSockets() -> Lab { Lab(on: RealTime.nextLoop()) }
 
   func host(
     _ database: Database = Database(), _ configuration: HostConfiguration = HostConfiguration(),
@@ -75,7 +75,7 @@ final class Lab: Sendable {
     let server = try await H4Server.listen(on: .tcp(host: "127.0.0.1", port: 0), loop: radio.eventLoop) { stream in
       relays.continuation.yield(Relay(stream, radio.controller()))
     }
-    let stream = try await H4Stream.connect(to: server.address, on: MultiThreadedEventLoopGroup.singleton.next())
+    let stream = try await H4Stream.connect(to: server.address, on: RealTime.nextLoop())
     let host = BluetoothHost(stream, database: database)
     try await host.start()
     await server.close()

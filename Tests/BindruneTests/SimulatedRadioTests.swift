@@ -134,7 +134,7 @@ private func withRadio(on loop: any EventLoop, _ body: (SimulatedRadio) async th
 
 /// For hosts of other processes.
 @Suite(.realTime, .hang) struct RadioServerTests {
-  private let loop = MultiThreadedEventLoopGroup.singleton.next()
+  private let loop = RealTime.nextLoop()
 
   @Test func foreignHostsShareTheRadio() async throws {
     try await withRadio(on: loop) { radio in

@@ -1,6 +1,8 @@
 // A static build of the programs, as Tests/Kernel/run makes it, has no Testing, and builds this module too.
 #if canImport(Testing)
   import Dispatch
+  import NIOCore
+  import NIOPosix
   import Synchronization
   import Testing
 
@@ -12,6 +14,11 @@
   public struct RealTime: TestTrait, SuiteTrait, TestScoping {
     public let isRecursive = true
     private static let places = Places(10)
+    private static let loops = MultiThreadedEventLoopGroup(numberOfThreads: 4)
+
+    /// For hosts and controllers of such tests. On the process's own loops other tests calculate, and would delay an
+    /// answer for longer than the stack waits.
+    public static func nextLoop() -> any EventLoop { loops.next() }
 
     public func provideScope(
       for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
