@@ -12,6 +12,12 @@ import Testing
 @Suite(.hang) struct AppProcessesTests {
   private static let place = AppProcesses.Place(socket: "/run/x.socket", adapter: "hci1")
 
+  private static func newFolder() throws -> String {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    return folder
+  }
+
   /// The sentence about the end of what this command starts.
   private func end(of command: [String]) async throws -> String {
     try await withCheckedThrowingContinuation { (done: CheckedContinuation<String, any Error>) in
@@ -41,8 +47,7 @@ import Testing
   }
   @Test("A program that another user could have written is not started, and such a manifest is not believed")
   func plantedPrograms() async throws {
-    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
-    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    let folder = try Self.newFolder()
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let program = folder + "/app", manifest = program + ".bindrune.json"
     try Data("#!/bin/sh\nexit 3\n".utf8).write(to: URL(fileURLWithPath: program))
@@ -72,9 +77,7 @@ import Testing
   }
   @Test("A socket that another user could replace is not listened at")
   func aPlantedSocket() async throws {
-    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UInt32.random(in: 0 ... .max))")
-      .path
-    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    let folder = try Self.newFolder()
     defer { try? FileManager.default.removeItem(atPath: folder) }
     #expect(unsafe chmod(folder, 0o777) == 0)
     let error = await #expect(throws: AppDaemon.Failure.self) { try await AppDaemon(sharing: [], at: folder + "/a") }
@@ -85,9 +88,7 @@ import Testing
   }
   @Test("The socket has its owner, group and mode before it has its name: an app that waits for it is never refused")
   func theSocketAppearsComplete() async throws {
-    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UInt32.random(in: 0 ... .max))")
-      .path
-    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    let folder = try Self.newFolder()
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let group = unsafe String(cString: getgrgid(getgid()).pointee.gr_name)
     // What a daemon that was killed leaves.

@@ -37,10 +37,15 @@ def hosts_trace(folder):
     return judged(folder, "serve") or judged(folder, "explore")
 
 
+def traced(folder, name, *words):
+    """`bindrune trace WORDS` over this trace of ours."""
+    command = [folder.parents[2] / "bin" / "bindrune", "trace", *words, folder / f"{name}.btsnoop"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
 def kept(folder, name):
     """Our host keeps the rules in this trace of ours."""
-    bindrune, trace = folder.parents[2] / "bin" / "bindrune", folder / f"{name}.btsnoop"
-    check = subprocess.run([bindrune, "trace", "check", "--json", trace], capture_output=True, text=True)
+    check = traced(folder, name, "check", "--json")
     broken = [line for line in check.stdout.splitlines() if '"party":"host"' in line]
     return f"{name}: {(broken or [check.stderr])[0]}" if check.returncode > 1 or broken else None
 
@@ -49,8 +54,7 @@ def judged(folder, name):
     """The same, and in a replay it sends the same again."""
     if fault := kept(folder, name):
         return fault
-    bindrune, trace = folder.parents[2] / "bin" / "bindrune", folder / f"{name}.btsnoop"
-    replay = subprocess.run([bindrune, "trace", "replay", trace], capture_output=True, text=True)
+    replay = traced(folder, name, "replay")
     return f"{name}: {(replay.stdout + replay.stderr).splitlines()[-1]}" if replay.returncode else None
 
 

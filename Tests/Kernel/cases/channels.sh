@@ -38,8 +38,7 @@ kernel_reads() { # RADIO
   background kernel KernelChannel read listen le 129 $right
   kernel=$pid
   heard kernel.err listening
-  btmgmt_once --index 1 connectable on
-  btmgmt_once --index 1 advertising on
+  kernel_advertises
   background pipe sh -c "exec bindrune pipe --hci hci0 --address $right/public --psm 129 --close --trace pipe.btsnoop <octets"
   finished pipe $pid
   succeeded
@@ -51,11 +50,15 @@ kernel_reads() { # RADIO
 case_kernel_refuses() { # a PSM where nothing of the kernel listens: our program says so, with status 4
   radio ext
   power_on hci1
-  btmgmt_once --index 1 connectable on
-  btmgmt_once --index 1 advertising on
+  kernel_advertises
   attempt bindrune pipe --hci hci0 --address $right/public --psm 130
   [ "$status" = 4 ] || fail "status $status instead of 4: $(cat err)"
   grep -q 'no service' err || fail "$(cat err)"
+}
+
+kernel_advertises() {
+  btmgmt_once --index 1 connectable on
+  btmgmt_once --index 1 advertising on
 }
 
 octets() { seq 100000 107500 >octets; } # 52,507 octets, each line another

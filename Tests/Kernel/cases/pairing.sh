@@ -50,9 +50,7 @@ case_peripheral_sc_enhanced_bearers() { # up to 90 s: EATT: BlueZ opens a second
   bluez_pairs_by_reading
   # Not before there is a bond: BlueZ asks for the bearer on a link that is not encrypted yet, and then pairs unasked. And
   # not for two: this kernel takes the channels of an answer in the order of its own list, not of its request.
-  enhanced_channels
-  printf '[Policy]\nAutoEnable=false\n[GATT]\nChannels=2\n' >main.conf
-  conf=main.conf
+  bluez_has_bearers 2
   bluez_reconnects
   bearers_carry '→' serve.btsnoop
 }
@@ -244,13 +242,17 @@ case_central_sc_enhanced_bearers() { # up to 90 s: EATT: we open bearers on the 
   bluez_locks sc NoInputNoOutput
   we_pair_by_consent --sc-only
   we_have_paired 'Secure Connections, unauthenticated, 16 octets'
-  enhanced_channels
-  printf '[Policy]\nAutoEnable=false\n[GATT]\nChannels=4\n' >main.conf
-  conf=main.conf to_bluez="$to_bluez --enhanced-bearers 3 --trace read.btsnoop"
+  bluez_has_bearers 4
+  to_bluez="$to_bluez --enhanced-bearers 3 --trace read.btsnoop"
   we_reconnect
   attempt bindrune explore $to_bluez --agent refuse
   succeeded secret
   bearers_carry '←' read.btsnoop
+}
+bluez_has_bearers() { # COUNT: the most that bluetoothd has on a link when it starts again, the first one included
+  enhanced_channels
+  printf '[Policy]\nAutoEnable=false\n[GATT]\nChannels=%s\n' "$1" >main.conf
+  conf=main.conf
 }
 bearers_carry() { # ARROW TRACE: enhanced bearers have been opened, and a PDU has come on one
   attempt bindrune trace show "$2"
