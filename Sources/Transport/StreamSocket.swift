@@ -187,6 +187,8 @@ package final class StreamListener: @unchecked Sendable {
     source = DispatchSource.makeReadSource(fileDescriptor: listening.rawValue, queue: queue)
     source.setEventHandler { [self] in acceptAll(accept) }
     source.setCancelHandler { [self] in
+      // Closing is not enough: a forked child also has the descriptor until its `exec`, and connections would wait there.
+      _ = Glibc.shutdown(descriptor.rawValue, CInt(SHUT_RDWR))
       try? descriptor.close()
       removeFile()
       isClosed = true

@@ -154,6 +154,25 @@ import Testing
     }
   }
 
+  /// As while a child that another thread forks has not come to its `exec`: it has each descriptor of this process.
+  @Test(arguments: [true, false]) func aClosedListenerRefusesThoughAChildHasIt(isUnix: Bool) async throws {
+    let path = socketPath()
+    defer { try? FileManager.default.removeItem(atPath: path) }
+    let socket =
+      try isUnix
+      ? StreamSocket.listening(atPath: path, replaces: false) : StreamSocket.listening(atHost: "127.0.0.1", port: 0)
+    let child = try socket.duplicate()
+    let listener = StreamListener(socket) { try? $0.close() }
+    let spec = isUnix ? TransportSpec.unix(path: path) : .tcp(host: "127.0.0.1", port: try #require(listener.port))
+    try await withLoop { loop in
+      let stream = try await H4Stream.connect(to: spec, on: loop)
+      try await loop.run { stream.close() }
+      await listener.close()
+      await #expect(throws: TransportError.refused(spec)) { try await H4Stream.connect(to: spec, on: loop) }
+    }
+    try child.close()
+  }
+
   @Test func aRefusedPortSaysSo() async throws {
     try await withLoop { loop in
       let server = try await H4Server.listen(on: Self.loopback, loop: loop) { _ in }
