@@ -152,7 +152,7 @@ struct ReportContent {
           json.add("air", link.isFromAir ? 1 : 0)
           json.add(
             "changes",
-            link.changes.flatMap { [place($0.record) ?? -1, strings.place($0.about), strings.place($0.text)] })
+            link.story.flatMap { [place($0.record) ?? -1, strings.place($0.about), strings.place($0.text)] })
         }
       }
     }

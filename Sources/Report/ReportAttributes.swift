@@ -4,6 +4,7 @@ import BindruneTrace
 import BindruneWire
 import BindruneGATT
 import BindruneHCI
+import BindruneL2CAP
 
 /// # ReportAttributes
 /// **Overview**: the attributes of each server that a trace shows, as its clients discover them, and where the values
@@ -34,9 +35,11 @@ struct ReportAttributes {
   }
   private(set) var servers: [Server] = []
   private var places: [String: Int] = [:]
-  /// The attribute type, or the handle, that the request in flight asks for; by link and side.
-  private var types: [Int: BluetoothUUID] = [:]
-  private var handles: [Int: UInt16] = [:]
+  /// Where a request is in flight: one a bearer and side.
+  private struct Asked: Hashable { var link: Int, isHost: Bool, bearer: ChannelID? }
+  /// The attribute type, or the handle, that it asks for.
+  private var types: [Asked: BluetoothUUID] = [:]
+  private var handles: [Asked: UInt16] = [:]
 
   /// Learns from a PDU. `offset`: where `payload` begins in the record's octets; nil: the record is not shown.
   mutating func learn(
@@ -49,7 +52,8 @@ struct ReportAttributes {
     case .command, .request, .confirmation, nil: goesToServer = true
     case .response, .notification, .indication: goesToServer = false
     }
-    let isHost = frame.direction != nil && isFromHost != goesToServer, side = link << 1 | (isHost ? 1 : 0)
+    let isHost = frame.direction != nil && isFromHost != goesToServer
+    let asked = Asked(link: link, isHost: isHost, bearer: frame.bearer)
     func server() -> Int? {
       let owner = isHost ? "host \(frame.adapter)" : peer.isEmpty ? "link \(link)" : "\(frame.adapter) \(peer)"
       if let place = places[owner] { return place }
@@ -70,23 +74,23 @@ struct ReportAttributes {
     }
     func value(_ handle: AttributeHandle, _ octets: Octets, _ way: Way) { value(handle.rawValue, octets, way) }
     switch pdu {
-    case .readByTypeRequest(let request): types[side] = request.attributeType
-    case .readByGroupTypeRequest(let request): types[side] = request.attributeGroupType
+    case .readByTypeRequest(let request): types[asked] = request.attributeType
+    case .readByGroupTypeRequest(let request): types[asked] = request.attributeGroupType
     case .findByTypeValueRequest(let request):
-      types[side] = request.attributeType.rawValue == 0x2800 ? uuid(request.attributeValue, payload) : nil
-    case .readRequest(let request): handles[side] = request.attributeHandle.rawValue
-    case .readBlobRequest(let request): handles[side] = request.attributeHandle.rawValue
+      types[asked] = request.attributeType.rawValue == 0x2800 ? uuid(request.attributeValue, payload) : nil
+    case .readRequest(let request): handles[asked] = request.attributeHandle.rawValue
+    case .readBlobRequest(let request): handles[asked] = request.attributeHandle.rawValue
     case .readByGroupTypeResponse(let response):
       var cursor = response.attributeDataList.cursor
       while let entry = cursor.next(in: payload) {
         note(entry.attributeHandle) {
-          $0.type = types[side] ?? .short(0x2800)
+          $0.type = types[asked] ?? .short(0x2800)
           $0.other = entry.endGroupHandle.rawValue
           $0.uuid = uuid(entry.attributeValue, payload)
         }
       }
     case .findByTypeValueResponse(let response):
-      guard let service = types[side] else { return }
+      guard let service = types[asked] else { return }
       var cursor = response.handlesInformationList.cursor
       while let entry = cursor.next(in: payload) {
         note(entry.foundAttributeHandle) {
@@ -96,7 +100,7 @@ struct ReportAttributes {
         }
       }
     case .readByTypeResponse(let response):
-      guard let type = types[side] else { return }
+      guard let type = types[asked] else { return }
       var cursor = response.attributeDataList.cursor
       while let entry = cursor.next(in: payload) {
         let at = Int(entry.attributeValue.offset), count = Int(entry.attributeValue.count)
@@ -120,9 +124,9 @@ struct ReportAttributes {
     case .findInformationResponse(let response):
       var cursor = response.informationData.cursor
       while let entry = cursor.next(in: payload) { note(entry.handle) { $0.type = $0.type ?? entry.uuid } }
-    case .readResponse(let response): value(handles.removeValue(forKey: side), response.attributeValue, .read)
-    case .readBlobResponse(let response): value(handles.removeValue(forKey: side), response.partAttributeValue, .part)
-    case .errorResponse: handles[side] = nil
+    case .readResponse(let response): value(handles.removeValue(forKey: asked), response.attributeValue, .read)
+    case .readBlobResponse(let response): value(handles.removeValue(forKey: asked), response.partAttributeValue, .part)
+    case .errorResponse: handles[asked] = nil
     case .writeRequest(let request): value(request.attributeHandle, request.attributeValue, .write)
     case .writeCommand(let command): value(command.attributeHandle, command.attributeValue, .command)
     case .signedWriteCommand(let command): value(command.attributeHandle, command.attributeValue, .signed)

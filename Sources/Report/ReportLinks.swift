@@ -4,6 +4,7 @@ import BindruneTrace
 import BindruneWire
 import BindruneGAP
 import BindruneHCI
+import BindruneL2CAP
 
 /// A connection of the trace.
 struct ReportLink {
@@ -22,6 +23,34 @@ struct ReportLink {
   /// Parameters over time: the record, what it is about, and the value in words.
   var changes: [(record: Int, about: String, text: String)] = []
   var isFromAir = false
+  var book = ChannelBook()
+
+  /// ``changes``, and what its channels carried from their openings on.
+  var story: [(record: Int, about: String, text: String)] {
+    var story = changes
+    for channel in book.channels {
+      let about = "Channel 0x" + hexDigits(UInt64(channel.host), 4)
+      let opener = channel.asker == .fromHost ? "host" : "peer"
+      story.append(
+        (
+          channel.openedRecord, about,
+          "PSM 0x\(hexDigits(UInt64(channel.spsm), 4)), the peer's 0x\(hexDigits(UInt64(channel.peer), 4)), "
+            + "opened by the \(opener)"
+        ))
+      for (verb, stream) in [("sent", channel.sent), ("received", channel.received)] where stream.frames > 0 {
+        func count(_ number: Int, _ what: String) -> String { "\(number) \(what)\(number == 1 ? "" : "s")" }
+        var text = "\(verb) \(count(stream.octets, "octet")) in \(count(stream.sdus, "SDU"))"
+        text += " and \(count(stream.frames, "K-frame"))"
+        if stream.waits > 0 {
+          let times = stream.waits == 1 ? "once" : "\(stream.waits) times"
+          text += ", without credit \(times), \(Int((stream.waited / .milliseconds(1)).rounded())) ms"
+        }
+        story.append((channel.lastRecord, about, text))
+      }
+      if channel.isClosed { story.append((channel.lastRecord, about, "closed")) }
+    }
+    return story.enumerated().sorted { ($0.element.record, $0.offset) < ($1.element.record, $1.offset) }.map(\.element)
+  }
 }
 
 /// # ReportLinks
@@ -41,7 +70,12 @@ struct ReportLinks {
   private(set) var completed: [Int] = []
   /// Adapter, buffers, octets of each.
   private(set) var buffers: [Int] = []
-  private var pending: [UInt64: Int] = [:]
+  /// The records of what waits for an answer.
+  private var pending: [Question: Int] = [:]
+  private enum Question: Hashable {
+    case command(adapter: UInt16, opcode: UInt16)
+    case attribute(link: UInt64, bearer: ChannelID?, isFromHost: Bool, isIndication: Bool)
+  }
 
   private func key(_ adapter: UInt16, _ handle: UInt32) -> UInt64 { UInt64(adapter) << 32 | UInt64(handle) }
 
@@ -123,7 +157,9 @@ struct ReportLinks {
     let place = key(adapter, link.handle)
     current[place] = list.count - 1
     // Requests of an earlier connection with this handle stay unanswered.
-    for kind in UInt64(0)..<4 { pending[place << 2 | kind] = nil }
+    for question in pending.keys {
+      if case .attribute(place, _, _, _) = question { pending[question] = nil }
+    }
   }
   private mutating func encryption(
     _ adapter: UInt16, _ handle: ConnectionHandle, _ status: HCIStatus, _ isOn: Bool, _ record: Int
@@ -186,24 +222,41 @@ struct ReportLinks {
     if count > 0 { buffers += [Int(adapter), count, size] }
   }
 
+  // MARK: Channels
+
+  /// A frame of the link that is neither of the Attribute Protocol nor of the Security Manager.
+  mutating func channel(_ link: Int, _ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord) {
+    guard let direction = frame.direction, !payload.isEmpty else { return }
+    if frame.channel == .leSignaling {
+      list[link].book.signal(payload, direction, record)
+    } else {
+      list[link].book.frame(frame, payload, direction, record)
+    }
+  }
+
   // MARK: Answers
 
   /// The record that a command's event answers; remembers a command.
   mutating func command(_ adapter: UInt16, _ opcode: UInt16, _ record: Int) {
-    pending[UInt64(1) << 63 | UInt64(adapter) << 16 | UInt64(opcode)] = record
+    pending[.command(adapter: adapter, opcode: opcode)] = record
   }
   mutating func commandAnswered(_ adapter: UInt16, _ opcode: UInt16) -> Int? {
-    pending.removeValue(forKey: UInt64(1) << 63 | UInt64(adapter) << 16 | UInt64(opcode))
+    pending.removeValue(forKey: .command(adapter: adapter, opcode: opcode))
   }
   /// The request that an ATT PDU answers; remembers a request or an indication.
   mutating func answered(_ frame: TraceFrame, _ opcode: ATTOpcode, _ record: Int) -> Int? {
     guard let direction = frame.direction else { return nil }
-    let place = key(frame.adapter, frame.connection) << 2, isFromHost: UInt64 = direction == .fromHost ? 2 : 0
+    let isFromHost = direction == .fromHost
+    func question(_ isAskersHost: Bool, isIndication: Bool) -> Question {
+      .attribute(
+        link: key(frame.adapter, frame.connection), bearer: frame.bearer, isFromHost: isAskersHost,
+        isIndication: isIndication)
+    }
     switch opcode.kind {
-    case .request: pending[place | isFromHost] = record
-    case .indication: pending[place | isFromHost | 1] = record
-    case .response: return pending.removeValue(forKey: place | 2 - isFromHost)
-    case .confirmation: return pending.removeValue(forKey: place | 2 - isFromHost | 1)
+    case .request: pending[question(isFromHost, isIndication: false)] = record
+    case .indication: pending[question(isFromHost, isIndication: true)] = record
+    case .response: return pending.removeValue(forKey: question(!isFromHost, isIndication: false))
+    case .confirmation: return pending.removeValue(forKey: question(!isFromHost, isIndication: true))
     case .notification, .command, nil: break
     }
     return nil

@@ -158,23 +158,44 @@ struct ReportSink: TraceSink {
     waiting.row.split = offset ?? 0
     let start = (offset ?? inside) + L2CAPFrame.headerCount
     if frame.channel == .attribute, payload.count > 0 {
-      let opcode = ATTOpcode(rawValue: payload[0])
-      answer(links.answered(frame, opcode, record.number), record.number, &waiting.row)
-      do throws(WireError) {
-        let pdu = try ATTPDU(payload)
-        names.learn(frame, pdu, in: payload)
-        attributes.learn(
-          frame, pdu, in: payload, link: link, peer: links.list[link].peer, record: record.number,
-          offset: frames.contains(record.number) ? start : nil)
-        mtu(pdu, link, record.number)
-      } catch {}
+      attribute(frame, payload, link, record.number, offset: start, &waiting.row)
     } else if frame.channel == .securityManager {
       do throws(WireError) {
         pairings.receive(
           try SMPPDU(payload), payload, link: link, record.number, frame.direction, links.list[link].role)
       } catch {}
+    } else {
+      links.channel(link, frame, payload, record)
     }
     self.waiting = waiting
+  }
+  mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    lines.enhancedPDU(frame, pdu, of: record)
+    checker.enhancedPDU(frame, pdu, of: record)
+    guard var waiting, waiting.row.link >= 0, !pdu.isEmpty else { return }
+    // A PDU in several K-frames stands nowhere in one piece.
+    let isInOne = waiting.frame?.1.count == CreditFrame.lengthCount + pdu.count
+    let inside = record.content != .packet ? 6 : ACLPacket.headerCount
+    let start = waiting.row.split > 0 ? waiting.row.split : inside
+    attribute(
+      frame, pdu, waiting.row.link, record.number,
+      offset: isInOne ? start + L2CAPFrame.headerCount + CreditFrame.lengthCount : nil, &waiting.row)
+    self.waiting = waiting
+  }
+  /// `offset`: of the PDU in the row's octets.
+  private mutating func attribute(
+    _ frame: TraceFrame, _ payload: Span<UInt8>, _ link: Int, _ number: Int, offset: Int?, _ row: inout ReportRow
+  ) {
+    let opcode = ATTOpcode(rawValue: payload[0])
+    answer(links.answered(frame, opcode, number), number, &row)
+    do throws(WireError) {
+      let pdu = try ATTPDU(payload)
+      names.learn(frame, pdu, in: payload)
+      attributes.learn(
+        frame, pdu, in: payload, link: link, peer: links.list[link].peer, record: number,
+        offset: frames.contains(number) ? offset : nil)
+      if frame.channel == .attribute { mtu(pdu, link, number) }
+    } catch {}
   }
   private mutating func mtu(_ pdu: ATTPDU, _ link: Int, _ record: Int) {
     switch pdu {

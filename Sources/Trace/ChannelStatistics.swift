@@ -40,8 +40,8 @@ public struct ChannelStatistics: Sendable {
     private var remaining = 0
     private var emptySince: Int64?
 
-    init(_ mtu: UInt16, _ mps: UInt16, _ credits: UInt16) {
-      (self.mtu, self.mps, self.credits) = (Int(mtu), Int(mps), Int(credits))
+    init(_ terms: ChannelEvent.Terms) {
+      (mtu, mps, credits) = (Int(terms.mtu), Int(terms.mps), Int(terms.credits))
     }
     /// `length`: of the K-frame's payload, of which the recorder may have kept less.
     mutating func frame(_ payload: Span<UInt8>, _ length: Int, _ time: Int64) {
@@ -78,92 +78,55 @@ public struct ChannelStatistics: Sendable {
   }
 }
 
-/// The channels of one connection: requests by their identifiers, then channels by their numbers.
-struct ChannelBook: Sendable {
+/// The channels of one connection, for ``TraceStatistics`` and the report.
+package struct ChannelBook: Sendable {
   /// Channels that are counted.
   static var most: Int { 128 }
-  private static var mostRequests: Int { 64 }
 
-  private(set) var channels: [ChannelStatistics] = []
+  package private(set) var channels: [ChannelStatistics] = []
   private(set) var uncounted = 0
-  private struct Key: Hashable { var asker: HCIDirection, identifier: UInt8 }
-  /// The octets of what awaits its response.
-  private var requests: [Key: [UInt8]] = [:]
+  private var requests = ChannelRequests()
+
+  package init() {}
 
   /// One signaling command.
-  mutating func signal(_ command: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord) {
-    var decoded: AnySignal?
-    do throws(WireError) { decoded = try AnySignal(command) } catch { return }
-    guard let signal = decoded else { return }
-    let own = Key(asker: direction, identifier: command[1])
-    let asked = Key(asker: direction.opposite, identifier: command[1])
-    switch signal {
-    case .leCreditBasedConnectionRequest, .creditBasedConnectionRequest, .creditBasedReconfigureRequest:
-      if requests.count < Self.mostRequests || requests[own] != nil { requests[own] = command.array }
-    case .leCreditBasedConnectionResponse(let answer):
-      guard let request = requests.removeValue(forKey: asked), answer.result == .success,
-        case .leCreditBasedConnectionRequest(let terms)? = try? AnySignal(request.span)
-      else { return }
-      open(
-        terms.spsm, isEnhanced: false, by: direction.opposite, (terms.sourceCID, answer.destinationCID),
-        (.init(terms.mtu, terms.mps, terms.initialCredits), .init(answer.mtu, answer.mps, answer.initialCredits)),
-        record)
-    case .creditBasedConnectionResponse(let answer):
-      // Another response follows.
-      if answer.result.isPending { return }
-      guard let request = requests.removeValue(forKey: asked),
-        case .creditBasedConnectionRequest(let terms)? = try? AnySignal(request.span)
-      else { return }
-      var sources = terms.sourceCIDs.cursor, destinations = answer.destinationCIDs.cursor
-      while let source = sources.next(in: request.span), let destination = destinations.next(in: command) {
-        guard destination.rawValue != 0 else { continue }
-        open(
-          terms.spsm, isEnhanced: true, by: direction.opposite, (source, destination),
-          (.init(terms.mtu, terms.mps, terms.initialCredits), .init(answer.mtu, answer.mps, answer.initialCredits)),
-          record)
-      }
-    case .creditBasedReconfigureResponse(let answer):
-      guard let request = requests.removeValue(forKey: asked), answer.result == .success,
-        case .creditBasedReconfigureRequest(let terms)? = try? AnySignal(request.span)
-      else { return }
-      var numbers = terms.destinationCIDs.cursor
-      while let number = numbers.next(in: request.span) {
-        change(number, of: direction.opposite, record) { stream in
-          stream.mtu = Int(terms.mtu)
-          stream.mps = Int(terms.mps)
+  package mutating func signal(_ command: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord) {
+    for event in requests.receive(command, direction) {
+      switch event {
+      case .opened(let opening): open(opening, record)
+      case .reconfigured(let number, let owner, let mtu, let mps):
+        change(number, of: owner, record) { stream in
+          stream.mtu = Int(mtu)
+          stream.mps = Int(mps)
         }
+      case .credited(let number, let owner, let credits):
+        change(number, of: owner, record) { $0.give(credits, record.time) }
+      case .closed(let number, let owner):
+        guard let place = place(number.rawValue, of: owner) else { continue }
+        channels[place].isClosed = true
+        saw(place, record)
       }
-    case .disconnectionResponse(let answer):
-      guard let place = place(answer.destinationCID.rawValue, of: direction) else { return }
-      channels[place].isClosed = true
-      saw(place, record)
-    case .flowControlCreditIndication(let given):
-      change(given.cid, of: direction, record) { $0.give(given.credits, record.time) }
-    case .commandRejectResponse: requests[asked] = nil
-    case .disconnectionRequest, .connectionParameterUpdateRequest, .connectionParameterUpdateResponse: break
     }
   }
   /// A frame on a channel of the receiver.
-  mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord) {
+  package mutating func frame(
+    _ frame: TraceFrame, _ payload: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord
+  ) {
     change(frame.channel, of: direction.opposite, record) { $0.frame(payload, frame.length, record.time) }
   }
 
-  /// `numbers` and `terms`: of the asker, and of the other. Each receives by its own terms.
-  private mutating func open(
-    _ spsm: SPSM, isEnhanced: Bool, by asker: HCIDirection, _ numbers: (ChannelID, ChannelID),
-    _ terms: (ChannelStatistics.Stream, ChannelStatistics.Stream), _ record: CaptureRecord
-  ) {
+  /// Each device receives by its own terms.
+  private mutating func open(_ opening: ChannelEvent.Opening, _ record: CaptureRecord) {
     guard channels.count < Self.most else {
       uncounted += 1
       return
     }
-    let isHosts = asker == .fromHost
     channels.append(
       ChannelStatistics(
-        spsm: spsm.rawValue, isEnhanced: isEnhanced, asker: asker,
-        host: (isHosts ? numbers.0 : numbers.1).rawValue, peer: (isHosts ? numbers.1 : numbers.0).rawValue,
+        spsm: opening.spsm.rawValue, isEnhanced: opening.isEnhanced, asker: opening.asker,
+        host: opening.host.rawValue, peer: opening.peer.rawValue,
         openedRecord: record.number, openedTime: record.time, lastRecord: record.number, lastTime: record.time,
-        sent: isHosts ? terms.1 : terms.0, received: isHosts ? terms.0 : terms.1))
+        sent: ChannelStatistics.Stream(opening.peerTerms), received: ChannelStatistics.Stream(opening.hostTerms)))
   }
   /// The open channel that has this number at the host (`.fromHost`) or at the peer.
   private func place(_ number: UInt16, of owner: HCIDirection) -> Int? {

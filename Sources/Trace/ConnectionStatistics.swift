@@ -132,7 +132,12 @@ public struct ConnectionStatistics: Sendable {
 
   var book = ChannelBook()
   /// Times of what waits for an answer.
-  var asked: [RoundTrip: Int64] = [:]
+  var asked: [Question: Int64] = [:]
+  /// On its bearer: each has a request of its own.
+  struct Question: Hashable {
+    var trip: RoundTrip
+    var bearer: ChannelID?
+  }
   /// Times of packets that the controller has not completed: the oldest first.
   var sent: [Int64] = []
   var sentDropped = 0
@@ -175,14 +180,13 @@ public struct ConnectionStatistics: Sendable {
 
   // MARK: Round trips
 
-  mutating func ask(_ trip: RoundTrip, _ time: Int64) {
+  mutating func ask(_ trip: RoundTrip, on bearer: ChannelID?, _ time: Int64) {
     // A second request while the first waits is a breach of the protocol: the first has no answer then.
-    if asked[trip] != nil { hints.unanswered += 1 }
-    asked[trip] = time
+    if asked.updateValue(time, forKey: Question(trip: trip, bearer: bearer)) != nil { hints.unanswered += 1 }
   }
-  mutating func answer(_ trip: RoundTrip, _ time: Int64) {
-    guard let question = asked.removeValue(forKey: trip) else { return }
-    let (nanoseconds, overflow) = time.subtractingReportingOverflow(question)
+  mutating func answer(_ trip: RoundTrip, on bearer: ChannelID?, _ time: Int64) {
+    guard let asked = asked.removeValue(forKey: Question(trip: trip, bearer: bearer)) else { return }
+    let (nanoseconds, overflow) = time.subtractingReportingOverflow(asked)
     // The clock was set back in between: no duration is known.
     guard !overflow, nanoseconds >= 0 else { return }
     roundTrips[trip, default: Histogram()].add(.nanoseconds(nanoseconds))

@@ -9,6 +9,9 @@ public protocol TraceSink: ~Copyable {
   mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>)
   /// An L2CAP frame ended with `record`. `payload`: the octets after its header, lent for the duration of the call.
   mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord)
+  /// A PDU of the Attribute Protocol ended with the K-frame that was passed last, on the enhanced bearer `frame.bearer`.
+  /// `pdu`: lent for the duration of the call. `frame.length` is the PDU's.
+  mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord)
   /// The fragments of a link violated L2CAP's rules; the frame is dropped.
   mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord)
@@ -20,6 +23,7 @@ public protocol TraceSink: ~Copyable {
 extension TraceSink where Self: ~Copyable {
   public var wantsMore: Bool { true }
   public mutating func pause() {}
+  public mutating func enhancedPDU(_: TraceFrame, _: Span<UInt8>, of _: CaptureRecord) {}
 }
 
 /// A dissector and the recipient of what it finds, for ``TraceFile/read(into:)``:
@@ -50,6 +54,9 @@ public struct TraceFrame: BitwiseCopyable, Sendable {
   public var length: Int
   /// False if the recorder cut a packet of it: `payload` has the beginning.
   public var isWhole: Bool
+  /// The bearer of the Attribute Protocol that it is for: the fixed channel's, 0x0004, or the number that an enhanced
+  /// bearer has at the host, the same in both directions. nil: none that the trace shows.
+  public var bearer: ChannelID?
 }
 
 /// # Dissector
@@ -57,7 +64,8 @@ public struct TraceFrame: BitwiseCopyable, Sendable {
 ///
 /// **Function**: a frame that lies whole in one packet, as most do, is not copied. It trusts nothing: a trace may begin
 /// in the middle, lack packets, or hold octets of an attacker. It is not the host's `Recombiner`: what judges the host
-/// must not share its machines. Memory is bounded: at most ``mostAssemblies`` frames are incomplete at a time.
+/// must not share its machines. On enhanced bearers of the Attribute Protocol it also joins K-frames to PDUs. Memory is
+/// bounded: at most ``mostAssemblies`` frames are incomplete at a time.
 ///
 /// **Phases** of a link's direction: idle → collecting → idle.
 public struct Dissector: ~Copyable {
@@ -74,6 +82,7 @@ public struct Dissector: ~Copyable {
   /// The storage of the last frame, for the next one.
   private var spare: [UInt8] = []
   private var linkLayer = LinkLayerState()
+  private var bearers = TraceBearers()
   /// Data packets from the air that are encrypted, so that no frame comes of them.
   public var encryptedCount: Int { linkLayer.encryptedCount }
 
@@ -84,14 +93,17 @@ public struct Dissector: ~Copyable {
     _ record: CaptureRecord, _ bytes: Span<UInt8>, into sink: inout some TraceSink & ~Copyable
   ) {
     // A frame whose fragments are missing does not end.
-    if record.missingBefore > 0 { assemblies.removeAll() }
+    if record.missingBefore > 0 {
+      assemblies.removeAll()
+      bearers = TraceBearers()
+    }
     sink.record(record, bytes)
     switch record.content {
     case .packet:
       guard bytes.count > 0 else { return }
       switch HCIPacketType(rawValue: bytes[0]) {
       case .acl: data(record, bytes, &sink)
-      case .event where !assemblies.isEmpty: forget(record, bytes)
+      case .event where !assemblies.isEmpty || !bearers.isEmpty: forget(record, bytes)
       default: break
       }
     case .linkLayer(let direction): linkLayer.receive(record, direction, bytes, &sink)
@@ -126,8 +138,8 @@ public struct Dissector: ~Copyable {
         adapter: record.adapter, connection: UInt32(handle), direction: direction,
         channel: ChannelID(rawValue: UInt16(bytes[7]) | UInt16(bytes[8]) << 8),
         length: declared - L2CAPFrame.headerCount, isWhole: available == declared)
-      sink.frame(frame, bytes.extracting(droppingFirst: ACLPacket.headerCount + L2CAPFrame.headerCount), of: record)
-      return
+      return pass(
+        frame, bytes.extracting(droppingFirst: ACLPacket.headerCount + L2CAPFrame.headerCount), record, &sink)
     }
     let handleNumber = ConnectionHandle(rawValue: handle)
     guard word >> 14 == 0, flag != .complete, let flag else {
@@ -185,9 +197,29 @@ public struct Dissector: ~Copyable {
       adapter: link.adapter, connection: link.connection, direction: link.direction,
       channel: ChannelID(rawValue: UInt16(assembly.octets[2]) | UInt16(assembly.octets[3]) << 8),
       length: expected - L2CAPFrame.headerCount, isWhole: assembly.octets.count == expected)
-    sink.frame(frame, assembly.octets.span.extracting(droppingFirst: L2CAPFrame.headerCount), of: record)
+    pass(frame, assembly.octets.span.extracting(droppingFirst: L2CAPFrame.headerCount), record, &sink)
     swap(&spare, &assembly.octets)
     spare.removeAll(keepingCapacity: true)
+  }
+
+  /// A frame, and the PDU that ends with it.
+  private mutating func pass(
+    _ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord, _ sink: inout some TraceSink & ~Copyable
+  ) {
+    var frame = frame
+    switch frame.channel {
+    case .attribute: frame.bearer = .attribute
+    case .leSignaling: bearers.learn(frame, payload)
+    case _ where !bearers.isEmpty: frame.bearer = bearers.bearer(of: frame)
+    default: break
+    }
+    sink.frame(frame, payload, of: record)
+    guard frame.bearer != nil, frame.channel != .attribute, let (octets, length) = bearers.join(frame, payload) else {
+      return
+    }
+    frame.length = length
+    frame.isWhole = octets.count == length
+    sink.enhancedPDU(frame, octets.span, of: record)
   }
 
   /// A link that begins or ends has no incomplete frame.
@@ -202,5 +234,6 @@ public struct Dissector: ~Copyable {
     let handle = (UInt16(bytes[at]) | UInt16(bytes[at + 1]) << 8) & 0x0FFF
     assemblies[key(record, handle, .fromHost)] = nil
     assemblies[key(record, handle, .fromController)] = nil
+    bearers.forget(record.adapter, UInt32(handle))
   }
 }

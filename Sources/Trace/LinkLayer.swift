@@ -91,10 +91,11 @@ struct LinkLayerState {
   private func pass(
     _ assembly: Dissector.Assembly, _ address: UInt32, _ record: CaptureRecord, _ sink: inout some TraceSink & ~Copyable
   ) {
+    let channel = ChannelID(rawValue: UInt16(assembly.octets[2]) | UInt16(assembly.octets[3]) << 8)
+    // Without sides nobody knows whose numbers other channels have.
     let frame = TraceFrame(
-      adapter: record.adapter, connection: address, direction: nil,
-      channel: ChannelID(rawValue: UInt16(assembly.octets[2]) | UInt16(assembly.octets[3]) << 8),
-      length: assembly.received - L2CAPFrame.headerCount, isWhole: true)
+      adapter: record.adapter, connection: address, direction: nil, channel: channel,
+      length: assembly.received - L2CAPFrame.headerCount, isWhole: true, bearer: channel == .attribute ? channel : nil)
     sink.frame(frame, assembly.octets.span.extracting(droppingFirst: L2CAPFrame.headerCount), of: record)
   }
 }

@@ -50,7 +50,10 @@ struct ScrubSurvey: TraceSink {
     var confirm: Int?
   }
   private var pairings: [Side: Pairing] = [:]
-  private struct Attribute: Hashable { var side: Side, handle: UInt16 }
+  private struct Bearer: Hashable { var side: Side, number: ChannelID? }
+  /// Places of the K-frames since the last PDU of an enhanced bearer.
+  private var segments: [Bearer: [Int]] = [:]
+  private struct Attribute: Hashable { var bearer: Bearer, handle: UInt16 }
   /// The beginning of a value that is read in parts.
   private var parts: [Attribute: [UInt8]] = [:]
 
@@ -163,13 +166,32 @@ struct ScrubSurvey: TraceSink {
       scattered.append((record.number, places))
     }
     for place in found { isOpaque[place] = false }
-    let octets = payload.array
     switch frame.channel {
-    case .attribute: attribute(frame, payload, octets, record.number, places, side)
+    case .attribute: attribute(frame, payload, record.number, places, side)
     case .securityManager, .classicSecurityManager: security(payload, record.number, places, side)
     case .leSignaling, .classicSignaling: break
+    case _ where frame.bearer != nil:
+      // Until its PDU is known, nothing of it is.
+      for place in places { isOpaque[place] = true }
+      segments[Bearer(side: side, number: frame.bearer), default: []] += places
     default: leave("data of \(frame.channel.name ?? "channel \(frame.channel.text)")", places)
     }
+  }
+  mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    let side = Side(adapter: frame.adapter, connection: frame.connection, direction: frame.direction)
+    let bearer = Bearer(side: side, number: frame.bearer)
+    guard let found = segments[bearer], found.count == CreditFrame.lengthCount + pdu.count else { return }
+    segments[bearer] = nil
+    let places = Array(found.dropFirst(CreditFrame.lengthCount))
+    if let first = places.first, let last = places.last, last - first != places.count - 1 {
+      scattered.append((record.number, places))
+    }
+    for place in found { isOpaque[place] = false }
+    attribute(frame, pdu, record.number, places, side)
+  }
+  mutating func pause() {
+    if !segments.isEmpty { kept["K-frames of enhanced bearers that make no PDU", default: 0] += segments.count }
+    segments = [:]
   }
 
   private mutating func security(_ payload: Span<UInt8>, _ number: Int, _ places: [Int], _ side: Side) {
@@ -232,8 +254,9 @@ struct ScrubSurvey: TraceSink {
   }
 
   private mutating func attribute(
-    _ frame: TraceFrame, _ payload: Span<UInt8>, _ octets: [UInt8], _ number: Int, _ places: [Int], _ side: Side
+    _ frame: TraceFrame, _ payload: Span<UInt8>, _ number: Int, _ places: [Int], _ side: Side
   ) {
+    let octets = payload.array
     guard let first = octets.first else { return }
     let opcode = ATTOpcode(rawValue: first)
     let asked = pending.handle(frame, payload)
@@ -262,12 +285,13 @@ struct ScrubSurvey: TraceSink {
           if configuration.isSubset(of: [.notification, .indication]) { meaning = .structure }
         }
       }
-      attribute(meaning, octets, Array(places[range]), range, opcode, handle, number, side)
+      let bearer = Bearer(side: side, number: frame.bearer)
+      attribute(meaning, octets, Array(places[range]), range, opcode, handle, number, bearer)
     }
   }
   private mutating func attribute(
     _ meaning: Meaning, _ octets: [UInt8], _ places: [Int], _ range: Range<Int>, _ opcode: ATTOpcode, _ handle: UInt16?,
-    _ number: Int, _ side: Side
+    _ number: Int, _ bearer: Bearer
   ) {
     let kind: SensitiveField.Kind
     switch meaning {
@@ -284,7 +308,7 @@ struct ScrubSurvey: TraceSink {
     // A long value: what was read of it so far, and the next part.
     let isLater = opcode == ReadBlobResponse.opcode
     guard let handle, isLater || opcode == ReadResponse.opcode else { return }
-    let attribute = Attribute(side: side, handle: handle)
+    let attribute = Attribute(bearer: bearer, handle: handle)
     if isLater { sites[sites.count - 1].prefix = parts[attribute] ?? [] }
     guard parts.count < 4096 || parts[attribute] != nil else { return }
     parts[attribute] = (isLater ? parts[attribute] ?? [] : []) + octets[range]

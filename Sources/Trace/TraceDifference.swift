@@ -114,21 +114,29 @@ public struct TraceOutline: TraceSink, Sendable {
   public mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
     let form: Explanation.Form?, name: String
     switch frame.channel {
-    case .attribute:
-      // A server's values come when they come, between its responses.
-      let kind = payload.count > 0 ? ATTOpcode(rawValue: payload[0]).kind : nil
-      switch kind {
-      case .notification, .indication: (form, name) = (.att, "ATT notifications and indications")
-      case .command: (form, name) = (.att, "ATT commands")
-      case .response: (form, name) = (.att, "ATT responses")
-      case .request, nil: (form, name) = (.att, "ATT requests")
-      case .confirmation: (form, name) = (.att, "ATT confirmations")
-      }
+    case .attribute: (form, name) = (.att, Self.name(payload))
     case .securityManager: (form, name) = (.smp, "SMP")
     case .leSignaling: (form, name) = (.signaling, "signaling")
-    default: (form, name) = (nil, frame.channel.name ?? "channel \(frame.channel.text)")
+    default:
+      // The bearer's PDUs are compared, not how they were cut.
+      if frame.bearer != nil { return }
+      (form, name) = (nil, frame.channel.name ?? "channel \(frame.channel.text)")
     }
     add(payload.array, form, record, frame.connection, name, frame.direction)
+  }
+  public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    let bearer = frame.bearer.map { " of bearer \($0.text)" } ?? ""
+    add(pdu.array, .att, record, frame.connection, Self.name(pdu) + bearer, frame.direction)
+  }
+  /// A server's values come when they come, between its responses.
+  private static func name(_ pdu: Span<UInt8>) -> String {
+    switch pdu.isEmpty ? nil : ATTOpcode(rawValue: pdu[0]).kind {
+    case .notification, .indication: "ATT notifications and indications"
+    case .command: "ATT commands"
+    case .response: "ATT responses"
+    case .request, nil: "ATT requests"
+    case .confirmation: "ATT confirmations"
+    }
   }
   public mutating func violation(
     _: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord

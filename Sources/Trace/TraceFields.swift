@@ -37,6 +37,10 @@ public struct TraceFields: TraceSink {
     }
   }
 
+  public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    if !pdu.isEmpty { attribute(frame, pdu, record) }
+  }
+
   private mutating func attribute(_ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord) {
     let handle = pending.handle(frame, payload)
     // The octets of a PDU about one attribute follow its handle.

@@ -33,6 +33,8 @@ public struct TraceLine: Sendable {
   public var opcode: UInt16?
   /// The attribute that the PDU is about; for a response without a handle that of its request.
   public var handle: UInt16?
+  /// The enhanced bearer of an ATT PDU: its channel's number at the host. nil: the fixed channel, or another layer.
+  public var bearer: UInt16?
   /// The Specification's name: `ATT_READ_REQ`.
   public var name: String
   /// The fields, by the Specification's names.

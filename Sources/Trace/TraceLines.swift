@@ -232,8 +232,28 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
       line.layer = .l2cap
       line.name = channel
       line.fields = "\(frame.length) octets"
+      // A PDU may end with it.
+      if frame.bearer != nil, record.number >= filter.frames.lowerBound {
+        waiting = line
+        return
+      }
     }
     if record.number >= filter.frames.lowerBound { show(line) }
+  }
+  public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    guard var line = waiting.take() else {
+      var unseen = line(record, .att, "", "")
+      return attribute(frame, pdu, &unseen)
+    }
+    line.octets = pdu.array
+    line.below.append(TraceLine.Layer(name: "SDU", fields: "L2CAP SDU Length: \(frame.length)"))
+    line.fields = ""
+    line.bearer = frame.bearer?.rawValue
+    if !frame.isWhole, line.problem == nil {
+      line.problem = "the recorder kept \(pdu.count) of \(frame.length) octets"
+    }
+    attribute(frame, pdu, &line)
+    show(line)
   }
   /// Before the first record that is shown, a frame is only learnt from.
   private mutating func before(_ record: CaptureRecord, _ frame: TraceFrame, _ payload: Span<UInt8>) -> TraceLine? {
@@ -297,8 +317,11 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
 
 /// The attribute handle that a PDU is about: its own, or that of the request or indication that it answers.
 struct PendingHandles: Sendable {
-  private var handles: [UInt64: UInt16] = [:]
-  /// Links whose requests are remembered.
+  private struct Key: Hashable {
+    var adapter: UInt16, connection: UInt32, bearer: ChannelID?, isFromHost: Bool, isIndication: Bool
+  }
+  private var handles: [Key: UInt16] = [:]
+  /// Bearers whose requests are remembered.
   private static var most: Int { 16_384 }
 
   mutating func handle(_ frame: TraceFrame, _ payload: Span<UInt8>) -> UInt16? {
@@ -327,8 +350,10 @@ struct PendingHandles: Sendable {
     default: return nil
     }
   }
-  private func key(_ frame: TraceFrame, isFromHost: Bool, isIndication: Bool) -> UInt64 {
-    UInt64(frame.adapter) << 40 | UInt64(frame.connection) << 2 | (isFromHost ? 2 : 0) | (isIndication ? 1 : 0)
+  private func key(_ frame: TraceFrame, isFromHost: Bool, isIndication: Bool) -> Key {
+    Key(
+      adapter: frame.adapter, connection: frame.connection, bearer: frame.bearer, isFromHost: isFromHost,
+      isIndication: isIndication)
   }
   private mutating func keep(_ frame: TraceFrame, _ handle: UInt16?, isIndication: Bool) {
     let key = key(frame, isFromHost: frame.direction == .fromHost, isIndication: isIndication)

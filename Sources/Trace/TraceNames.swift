@@ -3,6 +3,7 @@ import BindruneCapture
 import BindruneToolbox
 import BindruneWire
 import BindruneHCI
+import BindruneL2CAP
 
 /// # TraceNames
 /// **Overview**: what a trace itself reveals about its numbers: which device is behind a connection handle, and which
@@ -33,8 +34,13 @@ public struct TraceNames: Sendable {
     var peer: String?
     /// Places in `databases`.
     var servers: [ServerSide: Int] = [:]
-    /// The attribute type of the request in flight, by the side that answers it.
-    var requested: [ServerSide: BluetoothUUID] = [:]
+    /// The attribute type of the request in flight.
+    var requested: [Asked: BluetoothUUID] = [:]
+  }
+  /// The side that answers, and the bearer.
+  private struct Asked: Hashable, Sendable {
+    var side: ServerSide
+    var bearer: ChannelID?
   }
   private let identities: [Identity]
   private var links: [UInt64: Link] = [:]
@@ -107,29 +113,30 @@ public struct TraceNames: Sendable {
   /// A frame of the Attribute Protocol: an answer of discovery names attributes.
   public mutating func learn(_ frame: TraceFrame, _ pdu: ATTPDU, in payload: Span<UInt8>) {
     let place = key(frame.adapter, frame.connection), side = server(of: frame, pdu.opcode)
+    let asked = Asked(side: side, bearer: frame.bearer)
     guard links[place] != nil || links.count < Self.mostDevices else { return }
     switch pdu {
-    case .readByTypeRequest(let request): links[place, default: Link()].requested[side] = request.attributeType
+    case .readByTypeRequest(let request): links[place, default: Link()].requested[asked] = request.attributeType
     case .readByGroupTypeRequest(let request):
-      links[place, default: Link()].requested[side] = request.attributeGroupType
+      links[place, default: Link()].requested[asked] = request.attributeGroupType
     case .findByTypeValueRequest(let request):
       let uuid: BluetoothUUID? =
         switch request.attributeValue.count {
         case 2: .short(payload.little16(Int(request.attributeValue.offset)))
         default: nil
         }
-      links[place, default: Link()].requested[side] = uuid
+      links[place, default: Link()].requested[asked] = uuid
     case .readByGroupTypeResponse(let response):
       var cursor = response.attributeDataList.cursor
       while let entry = cursor.next(in: payload) {
         note(entry.attributeHandle, uuid(entry.attributeValue, payload), place, side)
       }
     case .findByTypeValueResponse(let response):
-      guard let uuid = links[place]?.requested[side] else { return }
+      guard let uuid = links[place]?.requested[asked] else { return }
       var cursor = response.handlesInformationList.cursor
       while let entry = cursor.next(in: payload) { note(entry.foundAttributeHandle, uuid, place, side) }
     case .readByTypeResponse(let response):
-      guard let type = links[place]?.requested[side] else { return }
+      guard let type = links[place]?.requested[asked] else { return }
       var cursor = response.attributeDataList.cursor
       while let entry = cursor.next(in: payload) {
         // A characteristic declaration: properties, value handle, UUID. Vol 3, Part G, §3.3.1.

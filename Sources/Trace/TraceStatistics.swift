@@ -227,9 +227,15 @@ public struct TraceStatistics: TraceSink, Sendable {
     case .securityManager where payload.count > 0: count(place, .smp, UInt16(payload[0]), frame, frame.length)
     case .leSignaling, .classicSignaling: signals(place, frame, payload, record)
     default:
-      count(place, .l2cap, frame.channel.rawValue, frame, frame.length)
+      // Of a bearer its PDUs are counted.
+      if frame.bearer == nil { count(place, .l2cap, frame.channel.rawValue, frame, frame.length) }
       if let direction = frame.direction { connections[place].book.frame(frame, payload, direction, record) }
     }
+  }
+  public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    guard !pdu.isEmpty, let place = open[Link(adapter: frame.adapter, connection: frame.connection)] else { return }
+    count(place, .att, UInt16(pdu[0]), frame, frame.length)
+    attribute(place, frame, pdu, record)
   }
   private mutating func count(_ place: Int, _ layer: TraceLayer, _ number: UInt16, _ frame: TraceFrame, _ octets: Int) {
     connections[place].count(
@@ -257,14 +263,16 @@ public struct TraceStatistics: TraceSink, Sendable {
     let other: HCIDirection? = frame.direction.map { $0 == .fromHost ? .fromController : .fromHost }
     switch opcode.kind {
     case .request:
-      connections[place].ask(.init(isIndication: false, asker: frame.direction), record.time)
-    case .response: connections[place].answer(.init(isIndication: false, asker: other), record.time)
-    case .indication: connections[place].ask(.init(isIndication: true, asker: frame.direction), record.time)
-    case .confirmation: connections[place].answer(.init(isIndication: true, asker: other), record.time)
+      connections[place].ask(.init(isIndication: false, asker: frame.direction), on: frame.bearer, record.time)
+    case .response: connections[place].answer(.init(isIndication: false, asker: other), on: frame.bearer, record.time)
+    case .indication:
+      connections[place].ask(.init(isIndication: true, asker: frame.direction), on: frame.bearer, record.time)
+    case .confirmation:
+      connections[place].answer(.init(isIndication: true, asker: other), on: frame.bearer, record.time)
     case .command, .notification, nil: break
     }
-    // Both sides have at least 23. Vol 3, Part F, §3.4.2.
-    guard payload.count >= 3 else { return }
+    // Both sides have at least 23. Vol 3, Part F, §3.4.2. An enhanced bearer has its channel's.
+    guard payload.count >= 3, frame.channel == .attribute else { return }
     if opcode == ExchangeMTURequest.opcode { connections[place].clientMTU = max(23, Int(payload.little16(1))) }
     if opcode == ExchangeMTUResponse.opcode, let client = connections[place].clientMTU {
       let mtu = min(client, max(23, Int(payload.little16(1))))

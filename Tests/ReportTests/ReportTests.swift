@@ -287,6 +287,55 @@ import Testing
       for place in 0..<page.count { _ = page.rows(place) }
     }
   }
+
+  /// Reads on an enhanced bearer beside one on the fixed channel: answers, values and the channel stand where they are.
+  /// The host's number of the channel is 0x0040, the peer's 0x0051.
+  @Test func enhancedBearers() throws {
+    let link = "04 3E 13 01 00 40 00 00 01 FA A2 31 8F F2 70 18 00 00 00 C8 00 00"
+    let packets: [(HCIDirection, String)] = [
+      (.fromController, link), (.fromController, "04 08 04 00 40 00 01"),
+      (.fromHost, "02 40 00 12 00 0E 00 05 00 17 01 0A 00 27 00 40 00 40 00 05 00 40 00"),
+      (.fromController, "02 40 20 12 00 0E 00 05 00 18 01 0A 00 40 00 40 00 01 00 00 00 51 00"),
+      (.fromHost, "02 40 00 07 00 03 00 04 00 0A 05 00"), (.fromHost, "02 40 00 09 00 05 00 51 00 03 00 0A 03 00"),
+      (.fromController, "02 40 20 09 00 05 00 40 00 03 00 0B 41 42"),
+      (.fromController, "02 40 20 06 00 02 00 04 00 0B 77"),
+      // A notification in two K-frames, the last credit's use, and more credits.
+      (.fromController, "02 40 20 08 00 04 00 40 00 05 00 1B 03"),
+      (.fromController, "02 40 20 07 00 03 00 40 00 00 43 44"),
+      (.fromController, "02 40 20 0C 00 08 00 05 00 16 02 04 00 51 00 05 00"),
+    ]
+    var collector = ReportCollector(replays: false)
+    for (index, (direction, text)) in packets.enumerated() {
+      let octets = text.split(separator: " ").map { UInt8($0, radix: 16) ?? 0 }
+      let record = CaptureRecord(
+        number: index + 1, time: Int64(index) * 1_000_000, direction: direction, octets: Octets(0, octets.count))
+      collector.receive(record, octets.span)
+    }
+    collector.pause()
+    let page = try Page(collector.page(title: "bearers"))
+    #expect(page.numbers("answers")[6...7] == [1, 3])
+    #expect(page.string(page.numbers("names")[9]) == "ATT_HANDLE_VALUE_NTF")
+    let server = try #require(page.objects("servers").first)
+    var values: [String] = []
+    for attribute in server["attributes"] as? [[Any]] ?? [] {
+      let list = attribute[7] as? [Int] ?? []
+      for at in stride(from: 0, to: list.count, by: 4) {
+        let octets = page.octets(list[at])[list[at + 1]..<list[at + 1] + list[at + 2]]
+        values.append("\(list[at]): \(octets.map { String($0, radix: 16) }.joined(separator: " "))")
+      }
+    }
+    #expect(values.sorted() == ["6: 41 42", "7: 77"])
+    let changes = try #require(page.objects("connections").first?["changes"] as? [Int])
+    let story = stride(from: 0, to: changes.count, by: 3).map {
+      "\(changes[$0]) \(page.string(changes[$0 + 1])): \(page.string(changes[$0 + 2]))"
+    }
+    #expect(
+      story.filter { $0.contains("Channel") } == [
+        "3 Channel 0x0040: PSM 0x0027, the peer's 0x0051, opened by the host",
+        "10 Channel 0x0040: sent 3 octets in 1 SDU and 1 K-frame, without credit once, 5 ms",
+        "10 Channel 0x0040: received 8 octets in 2 SDUs and 3 K-frames",
+      ])
+  }
 }
 
 private struct Chance: RandomNumberGenerator {

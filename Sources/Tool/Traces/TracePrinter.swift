@@ -46,6 +46,7 @@ struct TracePrinter: TraceLineSink {
     if line.adapter > 0, line.adapter != .max { start += "hci\(line.adapter) " }
     start += link + " " + Console.styled(layer.padded(5), line.layer.style) + " "
     var words: [(String, Console.Style?)] = [(line.name, nil)]
+    if let bearer = line.bearer { words.append(("bearer \(Self.hex(UInt32(bearer)))", .dim)) }
     if let meaning = line.meaning { words.append((meaning.printable(limit: 80), .green)) }
     if let problem = line.problem { words.append(("! " + problem, .red)) }
     if !isVerbose, !line.fields.isEmpty { words.append((line.fields, .dim)) }
@@ -97,6 +98,7 @@ struct TracePrinter: TraceLineSink {
     object.add("layer", line.layer.rawValue)
     object.add("opcode", line.opcode.map { "0x" + hexDigits(UInt64($0), $0 > 0xFF ? 4 : 2).lowercased() })
     object.add("handle", line.handle.map { "0x" + hexDigits(UInt64($0), 4).lowercased() })
+    object.add("bearer", line.bearer.map { "0x" + hexDigits(UInt64($0), 4).lowercased() })
     object.add("name", line.name)
     object.add("fields", line.fields)
     object.add("meaning", line.meaning)

@@ -237,6 +237,9 @@ private struct FieldsOutput: TraceSink {
   mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
     fields.frame(frame, payload, of: record)
   }
+  mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    fields.enhancedPDU(frame, pdu, of: record)
+  }
   mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
   ) {}

@@ -189,7 +189,7 @@ extension AirMonitor {
     do throws(WireError) { pdu = try ATTPDU(payload) } catch { return }
     names.learn(frame, pdu, in: payload)
     let side = side(of: frame, pdu.opcode)
-    let waiting = ValueKey(adapter: frame.adapter, connection: frame.connection, side: side, handle: 0)
+    let waiting = AskedKey(adapter: frame.adapter, connection: frame.connection, side: side, bearer: frame.bearer)
     func key(_ handle: UInt16) -> ValueKey {
       ValueKey(adapter: frame.adapter, connection: frame.connection, side: side, handle: handle)
     }
@@ -262,7 +262,8 @@ extension AirMonitor {
 
   /// ATT_MTU is the lesser of what both sides receive, and at least the default. Vol 3, Part F, §3.4.2.2.
   private mutating func exchange(_ frame: TraceFrame, _ size: Int, isRequest: Bool) {
-    guard let place = existing(frame.adapter, frame.connection) else { return }
+    // An enhanced bearer has its channel's MTU.
+    guard frame.channel == .attribute, let place = existing(frame.adapter, frame.connection) else { return }
     // Each side may ask; a capture without directions has one request at a time.
     let asker = frame.direction == nil || (frame.direction == .fromHost) == isRequest ? 1 : 0
     if isRequest {

@@ -49,8 +49,12 @@ public struct AirMonitor: TraceSink {
   var known: [ValueKey: AirValue] = [:]
   var names = TraceNames()
   var pending = PendingHandles()
-  /// Writes without a response yet, by the link and the side that answers.
-  var writes: [ValueKey: (key: ValueKey, octets: [UInt8], length: Int)] = [:]
+  /// Who answers a request, and on which bearer.
+  struct AskedKey: Hashable {
+    var adapter: UInt16, connection: UInt32, side: TraceNames.ServerSide, bearer: ChannelID?
+  }
+  /// Writes without a response yet.
+  var writes: [AskedKey: (key: ValueKey, octets: [UInt8], length: Int)] = [:]
   private let keepsChanges: Bool
   private var changes: [AirChange] = []
 
@@ -128,6 +132,10 @@ public struct AirMonitor: TraceSink {
     case .securityManager: count(.smp)
     default: break
     }
+  }
+  public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    count(.att)
+    if frame.isWhole { attribute(frame, pdu) }
   }
 
   public mutating func violation(

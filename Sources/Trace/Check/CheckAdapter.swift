@@ -232,6 +232,14 @@ struct CheckAdapter {
     links[place].receive(frame, direction, payload, &report)
   }
 
+  mutating func enhancedPDU(
+    _ frame: TraceFrame, _ direction: HCIDirection, _ pdu: Span<UInt8>, _ report: inout CheckReport
+  ) {
+    guard let place = links.firstIndex(where: { UInt32($0.handle) == frame.connection }) else { return }
+    report.connection = links[place].handle
+    links[place].enhancedPDU(frame, direction, pdu, &report)
+  }
+
   mutating func receive(
     _ violation: L2CAPViolation, _ handle: UInt16, _ direction: HCIDirection, _ report: inout CheckReport
   ) {

@@ -1,21 +1,84 @@
 import BindruneATT
-import BindruneWire
 import BindruneHCI
+import BindruneL2CAP
+import BindruneWire
 
 /// # CheckAttributes
-/// **Overview**: the Attribute Protocol on a connection, for ``Checker``: both devices may be client and server, so
-/// there are two independent sequences of requests and two of indications. Vol 3, Part F, §3.3.2.
+/// **Overview**: the bearers of the Attribute Protocol on a connection, and the attributes that both devices show on any
+/// of them, for ``Checker``. Vol 3, Part G, §5.3.
 struct CheckAttributes {
+  /// Enhanced bearers that are followed.
+  private static var mostBearers: Int { 16 }
+
+  /// What the host's client sees, and the peer's.
+  private var databases = [CheckDatabase(), CheckDatabase()]
+  /// The fixed channel's, and the enhanced ones' by their number at the host.
+  private var bearers = [(number: ChannelID.attribute, bearer: CheckBearer(isEnhanced: false, isFromStart: false))]
+
+  init(isFromStart: Bool) {
+    bearers[0].bearer = CheckBearer(isEnhanced: false, isFromStart: isFromStart)
+    for index in databases.indices { databases[index].isFromStart = isFromStart }
+  }
+
+  /// A PDU is missing: what waits is not known any more.
+  mutating func lose() {
+    for index in bearers.indices { bearers[index].bearer.lose() }
+    for index in databases.indices { databases[index].lose() }
+  }
+  mutating func encryptionChanged(_ isOn: Bool, afterPairing: Bool) {
+    guard isOn, !afterPairing else { return }
+    // The key is of an earlier connection: the server may remember what the client configured.
+    for index in databases.indices { databases[index].isBonded() }
+  }
+  /// The connection has ended, or the trace.
+  mutating func end(_ report: inout CheckReport) {
+    for index in databases.indices { databases[index].end(&report) }
+  }
+  /// The channel of an enhanced bearer, if there is one, has ended.
+  mutating func close(_ number: ChannelID) { bearers.removeAll { $0.number == number && number != .attribute } }
+
+  /// `mtu`: of an enhanced bearer's channel, if it is known.
+  mutating func receive(
+    _ number: ChannelID, _ direction: HCIDirection, _ pdu: Span<UInt8>, mtu: Int? = nil, isEncrypted: Bool?,
+    _ report: inout CheckReport
+  ) {
+    guard let place = place(of: number) else { return }
+    if number != .attribute { bearers[place].bearer.mtu = mtu }
+    let writing = databases.indices.map { client in
+      bearers.compactMap { $0.bearer.pendingConfiguration(of: client) }
+    }
+    bearers[place].bearer.receive(
+      direction, pdu, &databases, writing: writing, isEncrypted: isEncrypted, &report)
+  }
+  /// A PDU of the bearer is missing.
+  mutating func lose(on number: ChannelID) {
+    guard let place = place(of: number) else { return }
+    bearers[place].bearer.lose()
+    for index in databases.indices { databases[index].lose() }
+  }
+  private mutating func place(of number: ChannelID) -> Int? {
+    if let place = bearers.firstIndex(where: { $0.number == number }) { return place }
+    guard bearers.count <= Self.mostBearers else { return nil }
+    // The trace shows the request that made it, and so all its PDUs.
+    bearers.append((number, CheckBearer(isEnhanced: true, isFromStart: true)))
+    return bearers.count - 1
+  }
+}
+
+/// # CheckBearer
+/// **Overview**: the Attribute Protocol on one bearer of a connection, for ``Checker``: both devices may be client and
+/// server, so there are two independent sequences of requests and two of indications. Vol 3, Part F, §3.3.2.
+struct CheckBearer {
   /// ATT_MTU; nil: not known.
-  private var mtu: Int?
+  var mtu: Int?
+  private let isEnhanced: Bool
   /// The client that the host is, and the one that the peer is.
   private var clients = [CheckClient(), CheckClient()]
 
-  var isFromStart = false {
-    didSet {
-      mtu = isFromStart ? 23 : nil
-      for index in clients.indices { clients[index].begin(isFromStart) }
-    }
+  init(isEnhanced: Bool, isFromStart: Bool) {
+    self.isEnhanced = isEnhanced
+    mtu = isFromStart && !isEnhanced ? 23 : nil
+    for index in clients.indices { clients[index].begin(isFromStart) }
   }
 
   /// A PDU is missing: what waits is not known any more.
@@ -25,17 +88,13 @@ struct CheckAttributes {
       clients[index].lose()
     }
   }
-  mutating func encryptionChanged(_ isOn: Bool, afterPairing: Bool) {
-    guard isOn, !afterPairing else { return }
-    for index in clients.indices { clients[index].isBonded() }
-  }
-  /// The connection has ended, or the trace.
-  mutating func end(_ report: inout CheckReport) {
-    for index in clients.indices { clients[index].end(&report) }
-  }
+  /// What the client of this place writes of two octets and the server has not confirmed.
+  func pendingConfiguration(of client: Int) -> (handle: UInt16, value: UInt16)? { clients[client].pendingConfiguration }
 
+  /// `databases` and `writing`: of the host's client, and of the peer's.
   mutating func receive(
-    _ direction: HCIDirection, _ pdu: Span<UInt8>, isEncrypted: Bool?, _ report: inout CheckReport
+    _ direction: HCIDirection, _ pdu: Span<UInt8>, _ databases: inout [CheckDatabase],
+    writing: [[(handle: UInt16, value: UInt16)]], isEncrypted: Bool?, _ report: inout CheckReport
   ) {
     let party = direction.sender
     report.judge(.attributeEmpty, pdu.count > 0, by: party, seen: "an empty payload", allowed: "an opcode")
@@ -59,8 +118,21 @@ struct CheckAttributes {
     report.judge(
       .attributeShape, problem == nil, by: party, seen: "\(opcode) of \(pdu.count) octets",
       allowed: problem ?? "")
-    guard problem == nil else { return clients[Self.isOfServer(opcode) ? other : sender].lose() }
+    guard problem == nil else {
+      let client = Self.isOfServer(opcode) ? other : sender
+      clients[client].lose()
+      return databases[client].lose()
+    }
+    if isEnhanced {
+      report.judge(
+        .enhancedEncrypted, isEncrypted != false, by: party, seen: "\(opcode) on a link that is not encrypted",
+        allowed: "enhanced bearers of an encrypted one")
+      report.judge(
+        .enhancedMTU, opcode != ExchangeMTURequest.opcode, by: party, seen: "\(opcode) on an enhanced bearer",
+        allowed: "the channel's MTU")
+    }
     switch opcode {
+    case ExchangeMTURequest.opcode where isEnhanced, ExchangeMTUResponse.opcode where isEnhanced: break
     case ExchangeMTURequest.opcode: exchange(pdu, of: sender, isRequest: true, party, &report)
     case ExchangeMTUResponse.opcode: exchange(pdu, of: other, isRequest: false, party, &report)
     case SignedWriteCommand.opcode:
@@ -72,10 +144,10 @@ struct CheckAttributes {
     default: break
     }
     if Self.isOfServer(opcode) {
-      clients[other].fromServer(pdu, party, &report)
-      if opcode == ExchangeMTUResponse.opcode { agree(other) }
+      clients[other].fromServer(pdu, &databases[other], writing: writing[other], party, &report)
+      if opcode == ExchangeMTUResponse.opcode, !isEnhanced { agree(other) }
     } else {
-      clients[sender].fromClient(pdu, party, &report)
+      clients[sender].fromClient(pdu, &databases[sender], party, &report)
     }
   }
 

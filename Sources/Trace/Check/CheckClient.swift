@@ -4,9 +4,9 @@ import BindruneHCI
 import BindruneWire
 
 /// # CheckClient
-/// **Overview**: the requests of one device and the answers, notifications and indications of the other.
+/// **Overview**: the requests of one device and the answers, notifications and indications of the other, on one bearer.
 ///
-/// **Function**: `CheckAttributes` has judged the length of each PDU. Fields are read at their offsets: an entry of a
+/// **Function**: `CheckBearer` has judged the length of each PDU. Fields are read at their offsets: an entry of a
 /// list that breaks a rule must be judged too, and the list of a declaration would refuse all of it.
 ///
 /// **Phases**: idle ↔ a request waits; and independently idle ↔ an indication waits. Vol 3, Part F, §3.3.2.
@@ -32,23 +32,17 @@ struct CheckClient {
   private var mayHaveIndication = true
   /// What the client and the server offer in the exchange of MTUs.
   var offer: Int?, answer: Int?
-  var database = CheckDatabase()
 
   mutating func begin(_ isFromStart: Bool) {
     mayHaveRequest = !isFromStart
     mayHaveIndication = !isFromStart
-    database.isFromStart = isFromStart
   }
   mutating func lose() {
     request = nil
     indication = nil
     mayHaveRequest = true
     mayHaveIndication = true
-    database.lose()
   }
-  /// The link was encrypted with a key of an earlier connection: the server may remember what the client configured.
-  mutating func isBonded() { database.isBonded() }
-  mutating func end(_ report: inout CheckReport) { database.end(&report) }
 
   // MARK: From the client
 
@@ -58,7 +52,9 @@ struct CheckClient {
     mayHaveRequest = true
   }
 
-  mutating func fromClient(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+  mutating func fromClient(
+    _ pdu: Span<UInt8>, _ database: inout CheckDatabase, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
     let opcode = ATTOpcode(rawValue: pdu[0])
     if let indication, opcode == HandleValueConfirmation.opcode { answered(since: indication, opcode, party, &report) }
     switch opcode {
@@ -74,11 +70,12 @@ struct CheckClient {
       handle(pdu.little16(1), party, &report)
       if opcode == WriteCommand.opcode { value(pdu.count - 3, party, &report) }
       database.written(pdu.little16(1))
-    default: begin(opcode, pdu, party, &report)
+    default: begin(opcode, pdu, &database, party, &report)
     }
   }
   private mutating func begin(
-    _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
+    _ report: inout CheckReport
   ) {
     if let request {
       report.judge(
@@ -156,7 +153,11 @@ struct CheckClient {
 
   // MARK: From the server
 
-  mutating func fromServer(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+  /// `writing`: what the client writes on all bearers, as `CheckDatabase.notified` has it.
+  mutating func fromServer(
+    _ pdu: Span<UInt8>, _ database: inout CheckDatabase, writing: [(handle: UInt16, value: UInt16)],
+    _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
     let opcode = ATTOpcode(rawValue: pdu[0])
     switch opcode {
     case HandleValueNotification.opcode, HandleValueIndication.opcode:
@@ -165,9 +166,9 @@ struct CheckClient {
       if opcode == HandleValueIndication.opcode { indicates(party, &report) }
       database.notified(
         pdu.little16(1), pdu.extracting(droppingFirst: 3), isIndication: opcode == HandleValueIndication.opcode,
-        writing: pendingConfiguration, party, &report)
-    case MultipleHandleValueNotification.opcode: multiple(pdu, party, &report)
-    default: respond(opcode, pdu, party, &report)
+        writing: writing, party, &report)
+    case MultipleHandleValueNotification.opcode: multiple(pdu, &database, party, &report)
+    default: respond(opcode, pdu, &database, party, &report)
     }
   }
   private mutating func indicates(_ party: CheckFinding.Party, _ report: inout CheckReport) {
@@ -179,7 +180,9 @@ struct CheckClient {
     indication = report.time
     mayHaveIndication = false
   }
-  private mutating func multiple(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+  private func multiple(
+    _ pdu: Span<UInt8>, _ database: inout CheckDatabase, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
     var at = 1, count = 0
     while at + 4 <= pdu.count, at + 4 + Int(pdu.little16(at + 2)) <= pdu.count {
       handle(pdu.little16(at), party, &report)
@@ -192,13 +195,14 @@ struct CheckClient {
     database.notifiedMultiple(party, &report)
   }
   /// A write of two octets waits for its response: the server may already act on it.
-  private var pendingConfiguration: (handle: UInt16, value: UInt16)? {
+  var pendingConfiguration: (handle: UInt16, value: UInt16)? {
     guard let request, let value = request.configuration else { return nil }
     return (request.start, value)
   }
 
   private mutating func respond(
-    _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
+    _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
+    _ report: inout CheckReport
   ) {
     if request != nil || !mayHaveRequest {
       report.judge(
@@ -215,9 +219,9 @@ struct CheckClient {
     if opcode == ErrorResponse.opcode { return error(pdu, asked, party, &report) }
     guard opcode == asked.opcode.response else { return }
     switch opcode {
-    case FindInformationResponse.opcode: information(pdu, asked, party, &report)
-    case FindByTypeValueResponse.opcode: found(pdu, asked, party, &report)
-    case ReadByTypeResponse.opcode, ReadByGroupTypeResponse.opcode: list(pdu, asked, party, &report)
+    case FindInformationResponse.opcode: information(pdu, asked, &database, party, &report)
+    case FindByTypeValueResponse.opcode: found(pdu, asked, &database, party, &report)
+    case ReadByTypeResponse.opcode, ReadByGroupTypeResponse.opcode: list(pdu, asked, &database, party, &report)
     case ReadResponse.opcode:
       value(pdu.count - 1, party, &report)
       database.read(asked.start, pdu.extracting(droppingFirst: 1), party, &report)
@@ -274,8 +278,9 @@ struct CheckClient {
       .listUniform, isSound, by: party, seen: "\(count) octets in entries of \(length)", allowed: "whole entries")
   }
 
-  private mutating func information(
-    _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  private func information(
+    _ pdu: Span<UInt8>, _ asked: Request, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
+    _ report: inout CheckReport
   ) {
     let format = pdu[1]
     report.judge(.informationFormat, format == 1 || format == 2, by: party, seen: code(format), allowed: "0x01 or 0x02")
@@ -291,8 +296,9 @@ struct CheckClient {
       at += size
     }
   }
-  private mutating func found(
-    _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  private func found(
+    _ pdu: Span<UInt8>, _ asked: Request, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
+    _ report: inout CheckReport
   ) {
     uniform((pdu.count - 1) % 4 == 0, pdu.count - 1, 4, party, &report)
     var at = 1, last: UInt16 = 0
@@ -308,8 +314,9 @@ struct CheckClient {
       at += 4
     }
   }
-  private mutating func list(
-    _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  private func list(
+    _ pdu: Span<UInt8>, _ asked: Request, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
+    _ report: inout CheckReport
   ) {
     let isGroup = asked.opcode == ReadByGroupTypeRequest.opcode, size = Int(pdu[1]), header = isGroup ? 4 : 2
     uniform(size >= header && (pdu.count - 2) % max(1, size) == 0, pdu.count - 2, size, party, &report)

@@ -215,8 +215,9 @@ struct CheckDatabase {
     return nil
   }
 
+  /// `writing`: what the client writes of two octets and the server has not confirmed, a write a bearer.
   mutating func notified(
-    _ handle: UInt16, _ value: Span<UInt8>, isIndication: Bool, writing: (handle: UInt16, value: UInt16)?,
+    _ handle: UInt16, _ value: Span<UInt8>, isIndication: Bool, writing: [(handle: UInt16, value: UInt16)],
     _ party: CheckFinding.Party, _ report: inout CheckReport
   ) {
     let bit: ClientCharacteristicConfiguration = isIndication ? .indication : .notification
@@ -236,7 +237,7 @@ struct CheckDatabase {
     }
     let place = configuration(of: handle)
     // The server may act on a write before it confirms it.
-    if let writing, writing.value & bit.rawValue != 0, place == nil || place == writing.handle {
+    if writing.contains(where: { $0.value & bit.rawValue != 0 && (place == nil || place == $0.handle) }) {
       report.judge(rule, true, by: party, seen: "", allowed: "")
     } else if let place, let state = configurations[place] {
       report.judge(

@@ -28,7 +28,7 @@ struct CheckLink {
   var keyRequested = false
 
   var signals = CheckSignals()
-  var attributes = CheckAttributes()
+  var attributes: CheckAttributes
   var pairing = CheckPairing()
 
   init(_ handle: UInt16, _ transport: Transport, isFromStart: Bool) {
@@ -36,7 +36,7 @@ struct CheckLink {
     self.transport = transport
     self.isFromStart = isFromStart
     isEncrypted = isFromStart ? false : nil
-    attributes.isFromStart = isFromStart
+    attributes = CheckAttributes(isFromStart: isFromStart)
     signals.isFromStart = isFromStart
   }
 
@@ -54,11 +54,14 @@ struct CheckLink {
     }
     switch channel {
     case .attribute:
-      guard frame.isWhole else { return attributes.lose() }
-      attributes.receive(direction, payload, isEncrypted: isEncrypted, &report)
+      guard frame.isWhole else { return attributes.lose(on: .attribute) }
+      attributes.receive(.attribute, direction, payload, isEncrypted: isEncrypted, &report)
     case .leSignaling:
       guard frame.isWhole else { return signals.lose() }
+      let before = signals.hostChannels
       signals.receive(direction, payload, isCentral: isCentral(direction), &report)
+      let after = signals.hostChannels
+      for channel in before where !after.contains(channel) { attributes.close(channel) }
     case .securityManager:
       guard frame.isWhole else { return pairing.lose() }
       pairing.receive(
@@ -69,6 +72,16 @@ struct CheckLink {
       signals.data(channel.rawValue, direction, payload, &report)
     default: break
     }
+  }
+
+  /// A PDU of an enhanced bearer.
+  mutating func enhancedPDU(
+    _ frame: TraceFrame, _ direction: HCIDirection, _ pdu: Span<UInt8>, _ report: inout CheckReport
+  ) {
+    guard let bearer = frame.bearer else { return }
+    guard frame.isWhole else { return attributes.lose(on: bearer) }
+    attributes.receive(
+      bearer, direction, pdu, mtu: signals.bearerMTU(bearer), isEncrypted: isEncrypted, &report)
   }
 
   /// The link's encryption changed.

@@ -24,7 +24,7 @@ public enum CheckRule: UInt8, CaseIterable, Hashable, Sendable {
   case oneRequest, responseAsked, responseKind, errorRequest, errorHandle, errorCode, oneIndication
   case confirmationAsked, transactionTimeout, handleZero, handleRangeOrder, listInRange, listAscending, listUniform
   case informationFormat, groupEnd, multipleHandles, valueLength, prepareEcho, executeFlags
-  case multipleNotification, foundGroupEnd
+  case multipleNotification, foundGroupEnd, enhancedEncrypted, enhancedMTU
 
   // MARK: GATT
   case groupingType, serviceShape, servicesDisjoint, includeShape, characteristicShape, valueHandle, databaseStable

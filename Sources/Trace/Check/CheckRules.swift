@@ -375,6 +375,15 @@ extension CheckRule {
       )
 
     // MARK: GATT
+    case .enhancedEncrypted:
+      (
+        "att.enhanced-encrypted", "Vol 3, Part G, §5.3.2", "A link has enhanced bearers only while it is encrypted."
+      )
+    case .enhancedMTU:
+      (
+        "att.enhanced-mtu", "Vol 3, Part G, §4.2",
+        "No MTU is exchanged on an enhanced bearer: its channel has one."
+      )
     case .groupingType:
       ("gatt.grouping-type", "Vol 3, Part G, §2.5.3", "Read By Group Type asks for primary or secondary services.")
     case .serviceShape:

@@ -70,6 +70,17 @@ struct CheckSignals {
     }
   }
 
+  /// The numbers of the host's ends.
+  var hostChannels: [ChannelID] { endpoints.lazy.filter { $0.owner == .fromHost }.map { $0.channel } }
+  /// ATT_MTU of the enhanced bearer whose channel has this number at the host; nil: not known. Vol 3, Part G, §5.3.1.
+  func bearerMTU(_ number: ChannelID) -> Int? {
+    guard let own = endpoints.first(where: { $0.owner == .fromHost && $0.channel == number }),
+      let other = endpoints.first(where: { $0.owner == .fromController && $0.channel == own.other }),
+      own.isCertain, other.isCertain
+    else { return nil }
+    return min(own.mtu, other.mtu)
+  }
+
   /// A frame for any channel of an LE link. Vol 3, Part A, §2.1, Table 2.2.
   mutating func channel(_ channel: UInt16, _ direction: HCIDirection, _ report: inout CheckReport) {
     let isKnown: Bool =

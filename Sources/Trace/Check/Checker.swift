@@ -69,6 +69,13 @@ public struct Checker: TraceSink {
     adapters[place].receive(frame, direction, payload, &report)
   }
 
+  public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
+    guard record.content == .packet, let place = place(of: frame.adapter), let direction = frame.direction,
+      adapters[place].knowsDirections(record)
+    else { return }
+    adapters[place].enhancedPDU(frame, direction, pdu, &report)
+  }
+
   public mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
   ) {
