@@ -2,7 +2,8 @@ import BindruneHCI
 import BindruneL2CAP
 import BindruneWire
 
-/// What a signaling command of a trace did to the credit-based channels of its connection. Vol 3, Part A, §4.22 to §4.28.
+/// What a signaling command of a trace did to the credit-based channels of its connection. Vol 3, Part A, §4.22 to
+/// §4.28.
 ///
 /// A channel is named by the device that has the number, as a direction: `.fromHost` is the host.
 enum ChannelEvent: Sendable {

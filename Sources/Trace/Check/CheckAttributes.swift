@@ -4,8 +4,8 @@ import BindruneL2CAP
 import BindruneWire
 
 /// # CheckAttributes
-/// **Overview**: the bearers of the Attribute Protocol on a connection, and the attributes that both devices show on any
-/// of them, for ``Checker``. Vol 3, Part G, §5.3.
+/// **Overview**: the bearers of the Attribute Protocol on a connection, and the attributes that both devices show on
+/// any of them, for ``Checker``. Vol 3, Part G, §5.3.
 struct CheckAttributes {
   /// Enhanced bearers that are followed.
   private static var mostBearers: Int { 16 }
