@@ -23,7 +23,7 @@ import BindruneWire
   /// The channels that owe the peer credits, and whose turn it is to give them.
   private var owing = ChannelSet()
   private var owingTurn: UInt64 = 0
-  private var finishing = ChannelSet()
+  @usableFromInline private(set) var finishing = ChannelSet()
   /// The bit of `ChannelSet` at which the next search begins.
   @usableFromInline var turn: UInt64 = 0
 
@@ -51,11 +51,19 @@ import BindruneWire
     ChannelTable.next(among: ready, &turn)
   }
   @inlinable @inline(__always) static func next(among ready: ChannelSet, _ turn: inout UInt64) -> ChannelID? {
-    if ready.isEmpty { return nil }
-    let later = ready.bits & UInt64.max &<< turn
-    let bit = (later == 0 ? ready.bits : later).trailingZeroBitCount
+    guard let bit = first(among: ready, turn) else { return nil }
     turn = UInt64(truncatingIfNeeded: bit &+ 1) & 63
     return ChannelSet.channel(bit)
+  }
+  @inlinable @inline(__always) static func first(among ready: ChannelSet, _ turn: UInt64) -> Int? {
+    if ready.isEmpty { return nil }
+    let later = ready.bits & UInt64.max &<< turn
+    return (later == 0 ? ready.bits : later).trailingZeroBitCount
+  }
+  /// The channel among `ready` that has the turn, if it is one of `continuing`; the turn passes on only then.
+  @inline(__always) mutating func next(among ready: ChannelSet, ifContinuing continuing: ChannelSet) -> ChannelID? {
+    guard let bit = ChannelTable.first(among: ready, turn), continuing.bits & 1 &<< UInt64(bit) != 0 else { return nil }
+    return next(among: ready)
   }
 
   // MARK: Credit-based channels
@@ -85,20 +93,51 @@ import BindruneWire
   /// Changes a channel, and notes whether it may send afterwards.
   mutating func change<Result>(at index: Int, _ body: (inout CreditChannel) -> Result) -> Result {
     let result = body(&credit[index])
-    note(credit[index].id, mayBegin: credit[index].mayBegin, mayContinue: credit[index].mayContinue)
-    owing.set(credit[index].id, credit[index].owesCredits)
+    noteFrames(at: index)
     finishing.set(credit[index].id, credit[index].deadline != nil)
-    hasFrame.set(.leSignaling, !owing.isEmpty)
+    noteOwed(at: index)
     return result
   }
-  private mutating func note(_ id: ChannelID, mayBegin: Bool, mayContinue: Bool) {
-    mayCarry.set(id, mayBegin)
-    hasFrame.set(id, mayContinue)
+  /// What a K-frame that we send changes.
+  @inline(__always) private mutating func noteFrames(at index: Int) {
+    mayCarry.set(credit[index].id, credit[index].mayBegin)
+    hasFrame.set(credit[index].id, credit[index].mayContinue)
   }
-  mutating func receive(
+  /// What a K-frame of the peer changes.
+  @inline(__always) private mutating func noteOwed(at index: Int) {
+    owing.set(credit[index].id, credit[index].owesCredits)
+    hasFrame.set(.leSignaling, !owing.isEmpty)
+  }
+  /// Credits wait to be given to the peer.
+  @inlinable @inline(__always) var owesCredits: Bool { hasFrame.contains(.leSignaling) }
+  /// Those of `hasFrame` whose next frame changes nothing but the channel itself: the layer above has not closed it.
+  @inlinable @inline(__always) var continuing: ChannelSet { ChannelSet(bits: hasFrame.bits & ~finishing.bits) }
+  /// Appends the next K-frame of a channel that has begun an SDU. Returns the channel's number at the peer.
+  @inline(__always) mutating func writeNext(
+    of id: ChannelID, into output: inout OutputRawSpan, _ buffers: inout SDUBuffers
+  ) -> ChannelID? {
+    guard let index = index(of: id), let peer = credit[index].peerCID else { return nil }
+    credit[index].writeNext(into: &output, &buffers)
+    if !credit[index].mayContinue { noteFrames(at: index) }
+    return peer
+  }
+  @inline(__always) mutating func receive(
     _ frame: Recombined.Frame, in packet: Span<UInt8>, at index: Int, _ buffers: inout SDUBuffers
   ) -> SDUJoiner.Outcome {
-    change(at: index) { $0.receive(packet.extracting(frame.payload.range), length: frame.length, &buffers) }
+    let payload = packet.extracting(frame.payload.range)
+    let outcome = credit[index].receive(payload, length: frame.length, &buffers)
+    if credit[index].owesCredits { noteOwed(at: index) }
+    return outcome
+  }
+  /// The layer above has been handed an SDU of this channel.
+  mutating func endSDU(at index: Int, _ buffers: inout SDUBuffers) {
+    credit[index].endSDU(&buffers)
+    if credit[index].owesCredits { noteOwed(at: index) }
+  }
+  /// The layer above has taken SDUs of this channel.
+  mutating func taken(_ count: Int, at index: Int) {
+    credit[index].taken(count)
+    if credit[index].owesCredits { noteOwed(at: index) }
   }
   mutating func receive(
     _ frame: Recombined.Frame, in recombiner: borrowing Recombiner, at index: Int, _ buffers: inout SDUBuffers

@@ -38,8 +38,9 @@ public struct ChannelSet: BitwiseCopyable, Sendable, Equatable {
     ChannelSet(bits: bits & other.bits)
   }
 
-  mutating func set(_ channel: ChannelID, _ isMember: Bool) {
-    if isMember { insert(channel) } else { remove(channel) }
+  @inline(__always) mutating func set(_ channel: ChannelID, _ isMember: Bool) {
+    let bit = ChannelSet.bit(channel)
+    bits = isMember ? bits | bit : bits & ~bit
   }
   @inlinable @inline(__always) public mutating func formUnion(_ other: ChannelSet) { bits |= other.bits }
 

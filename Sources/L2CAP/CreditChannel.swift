@@ -108,7 +108,7 @@ struct CreditWindow: ~Copyable {
     var cid = ChannelID()
     var mtu: UInt16 = 0
     var mps: UInt16 = 0
-    /// K-frames that we may send.
+    /// K-frames that we may send when the channel opens.
     var credits: UInt16 = 0
   }
   enum Phase: BitwiseCopyable, Equatable {
@@ -186,6 +186,8 @@ struct CreditWindow: ~Copyable {
   let isIncoming: Bool
   let spsm: SPSM
   private(set) var phase = Phase.free
+  /// K-frames that we may send now. Not inside `Phase`, which each K-frame would take apart and rebuild.
+  private var credits = 0
   /// Of a channel that the peer asks for, valid from `accept` on.
   private(set) var settings: ChannelSettings
   /// The longest SDU and K-frame that we accept now: at least those of `settings`, and those of a reconfiguration in
@@ -267,11 +269,13 @@ struct CreditWindow: ~Copyable {
     guard let move = CreditChannel.move(from: phase, on: event) else { return nil }
     phase = move.phase
     switch phase {
+    case .open(let peer): credits = Int(peer.credits)
     case .closing, .free:
+      credits = 0
       joiner = SDUJoiner()
       cutter = SDUCutter()
     case .finishing: joiner = SDUJoiner()
-    case .opening, .abandoned, .requested, .answering, .open: break
+    case .opening, .abandoned, .requested, .answering: break
     }
     return move
   }
@@ -318,8 +322,6 @@ struct CreditWindow: ~Copyable {
     case .free, .opening, .abandoned, .requested, .answering, .closing: nil
     }
   }
-  /// K-frames that we may send now.
-  private var credits: Int { Int(receiver?.credits ?? 0) }
   /// The next SDU of the layer above could be sent.
   var mayBegin: Bool { if case .open = phase { credits > 0 && !cutter.isBegun } else { false } }
   var isBegun: Bool { cutter.isBegun }
@@ -347,21 +349,10 @@ struct CreditWindow: ~Copyable {
   mutating func creditsToGive() -> UInt16 { window.give() }
   /// The peer gives credits. False if they are too many.
   mutating func receive(credits: UInt16) -> Bool {
-    let sum = self.credits + Int(credits)
-    guard sum <= 65_535 else { return false }
-    setCredits(UInt16(sum))
+    guard receiver != nil else { return true }
+    guard self.credits + Int(credits) <= 65_535 else { return false }
+    self.credits += Int(credits)
     return true
-  }
-  private mutating func setCredits(_ credits: UInt16) {
-    switch phase {
-    case .open(var peer):
-      peer.credits = credits
-      phase = .open(peer)
-    case .finishing(var peer, let deadline):
-      peer.credits = credits
-      phase = .finishing(peer, deadline: deadline)
-    case .free, .opening, .abandoned, .requested, .answering, .closing: break
-    }
   }
   /// The peer accepts other lengths from now on.
   mutating func reconfigurePeer(mtu: UInt16, mps: UInt16) {
@@ -387,6 +378,7 @@ struct CreditWindow: ~Copyable {
   // MARK: K-frames
 
   /// The payload of a K-frame of `length` octets, of which `payload` may be the beginning.
+  @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, length: Int, _ buffers: inout SDUBuffers) -> SDUJoiner.Outcome {
     guard case .open = phase else { return .incomplete }
     guard length <= longestReceived, payload.count == length else { return .fault(.frameTooLong(length: length)) }
@@ -402,7 +394,6 @@ struct CreditWindow: ~Copyable {
 
   /// The longest K-frame that may be sent.
   private var longestFrame: Int { min(Int(receiver?.mps ?? 23), CreditChannel.longestFrame) }
-  private mutating func spendCredit() { setCredits(UInt16(credits - 1)) }
 
   /// Appends the first K-frame of the SDU that `write` appends; false, without a K-frame, if `write` returns false.
   mutating func begin(
@@ -421,13 +412,13 @@ struct CreditWindow: ~Copyable {
     } else {
       guard cutter.begin(capacity: longest, longestFrame: longestFrame, &output, &buffers, write) else { return false }
     }
-    spendCredit()
+    credits -= 1
     return true
   }
   /// Appends the next K-frame of the SDU that has begun.
-  mutating func writeNext(into output: inout OutputRawSpan, _ buffers: inout SDUBuffers) {
+  @inline(__always) mutating func writeNext(into output: inout OutputRawSpan, _ buffers: inout SDUBuffers) {
     precondition(mayContinue)
     cutter.writeNext(longestFrame: longestFrame, into: &output, &buffers)
-    spendCredit()
+    credits -= 1
   }
 }

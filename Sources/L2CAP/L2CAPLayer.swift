@@ -92,7 +92,8 @@ public struct L2CAPLayer: ~Copyable {
       _ buffers: inout SDUBuffers
     ) -> Bool {
       if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
-      var ready = ready(upper.candidates(of: handle))
+      // A channel with much to send is asked at each packet: a vain attempt on another one would cost more.
+      var ready = ready(channels.credit.isEmpty ? upper.candidates(of: handle) : upper.waiting(of: handle))
       let start = output.byteCount
       Fragmenter.begin(&output)
       while let channel = channels.next(among: ready) {
@@ -105,13 +106,34 @@ public struct L2CAPLayer: ~Copyable {
       output.truncate(to: start)
       return false
     }
+    /// A frame that changes nothing but its channel can be sent: the next K-frame of an SDU, or credits.
+    @inlinable @inline(__always) var hasPart: Bool { !channels.continuing.isEmpty }
+    /// The same for such a frame, if its channel has the turn among those with a frame.
+    @inline(__always) mutating func nextPart(
+      _ offered: ChannelSet, aclLength: Int, into output: inout OutputRawSpan, _ buffers: inout SDUBuffers
+    ) -> Bool {
+      var parts = channels.continuing
+      if signaling.hasCommand { parts.remove(.leSignaling) }
+      guard let channel = channels.next(among: ready(offered), ifContinuing: parts) else { return false }
+      let start = output.byteCount
+      Fragmenter.begin(&output)
+      let number =
+        channel == .leSignaling
+        ? signaling.writeCredits(into: &output, &channels) : channels.writeNext(of: channel, into: &output, &buffers)
+      guard let number else {
+        output.truncate(to: start)
+        return false
+      }
+      fragmenter.seal(from: start, on: number, of: handle, aclLength: aclLength, &output)
+      return true
+    }
     /// Appends the next frame's payload. Returns the channel's number at the peer; nil if there is no frame.
     @inlinable @inline(__always)
     mutating func writeFrame<Upper: L2CAPUpper & ~Copyable>(
       of channel: ChannelID, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper,
       _ buffers: inout SDUBuffers
     ) -> ChannelID? {
-      if channel == .leSignaling, signaling.hasCommand || channels.hasFrame.contains(.leSignaling) {
+      if channel == .leSignaling, signaling.hasCommand || channels.owesCredits {
         return signaling.writeCommand(of: handle, into: &output, now: now, &channels) ? channel : nil
       }
       if let index = channels.index(of: channel) {
@@ -160,7 +182,7 @@ public struct L2CAPLayer: ~Copyable {
     }
     /// The upper layer has returned from `receive`.
     @usableFromInline mutating func endSDU(at index: Int, _ buffers: inout SDUBuffers) {
-      channels.change(at: index) { $0.endSDU(&buffers) }
+      channels.endSDU(at: index, &buffers)
     }
     mutating func receiveSignal(_ frame: Span<UInt8>, now: Instant, _ effects: inout Deque<L2CAPEffect>) {
       signaling.receive(frame, from: handle, now: now, &channels, &effects)
@@ -189,8 +211,10 @@ public struct L2CAPLayer: ~Copyable {
       try signaling.reconfigure(list, mtu: mtu, mps: mps, &channels)
       recombiner.reserve(longestPayload: Int(mps))
     }
-    mutating func taken(_ count: Int, on id: ChannelID) {
-      if let index = channels.index(of: id) { channels.change(at: index) { $0.taken(count) } }
+    mutating func taken(_ count: Int, on id: ChannelID) -> Bool {
+      guard let index = channels.index(of: id) else { return false }
+      channels.taken(count, at: index)
+      return channels.owesCredits
     }
   }
 
@@ -226,17 +250,30 @@ public struct L2CAPLayer: ~Copyable {
   // MARK: From the controller
 
   /// Processes one ACL packet; ranges in `acl` refer to `packet`. The result is a call of `upper`, a queued answer, an
-  /// effect, or nothing.
-  @inlinable
+  /// effect, or nothing. False if L2CAP itself has nothing new to send on the link, and no new deadline.
+  @inlinable @discardableResult
   public mutating func receive<Upper: L2CAPUpper & ~Copyable>(
     _ acl: ACLPacket, in packet: Span<UInt8>, now: Instant, into upper: inout Upper
-  ) {
-    guard let place = place(of: acl.handle) else { return effects.report(.unknownLink, acl.handle) }
-    let outcome = links[place].recombiner.receive(acl, in: packet)
-    if let violation = outcome.violation { effects.report(violation, acl.handle) }
-    guard let frame = outcome.frame else { return }
+  ) -> Bool {
+    guard let place = place(of: acl.handle) else {
+      effects.report(.unknownLink, acl.handle)
+      return false
+    }
+    let frame: Recombined.Frame
+    if let whole = links[place].recombiner.whole(acl, in: packet) {
+      frame = whole
+    } else if links[place].recombiner.keeps(acl, in: packet) {
+      return false
+    } else {
+      guard let collected = collect(acl, in: packet, at: place) else { return false }
+      frame = collected
+    }
+    if let index = links[place].channels.index(of: frame.channel) {
+      return receive(frame, in: packet, of: index, at: place, now: now, into: &upper)
+    }
     guard links[place].isForUpper(frame) else {
-      return receive(frame, in: packet, at: place, now: now, into: &upper)
+      receive(frame, in: packet, at: place, now: now)
+      return true
     }
     let start = Int(frame.payload.offset), end = start &+ frame.length
     if frame.isInPacket {
@@ -245,19 +282,26 @@ public struct L2CAPLayer: ~Copyable {
       upper.receive(
         links[place].recombiner.bytes.span.extracting(start..<end), on: frame.channel, of: acl.handle, now: now)
     }
+    return false
   }
 
-  /// Processes a frame that is not one of a fixed channel of the layer above: a K-frame, or one that is not handed up.
+  @usableFromInline
+  mutating func collect(_ acl: ACLPacket, in packet: Span<UInt8>, at place: Int) -> Recombined.Frame? {
+    let outcome = links[place].recombiner.collect(acl, in: packet)
+    if let violation = outcome.violation { effects.report(violation, acl.handle) }
+    return outcome.frame
+  }
+
+  /// Processes a frame of the credit-based channel at `index`.
   @inlinable
   mutating func receive<Upper: L2CAPUpper & ~Copyable>(
-    _ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int, now: Instant, into upper: inout Upper
-  ) {
-    guard let index = links[place].channels.index(of: frame.channel) else {
-      return receive(frame, in: packet, at: place, now: now)
-    }
+    _ frame: Recombined.Frame, in packet: Span<UInt8>, of index: Int, at place: Int, now: Instant,
+    into upper: inout Upper
+  ) -> Bool {
     let link = links[place].handle, start = Int(frame.payload.offset) &+ CreditFrame.lengthCount
     switch links[place].receiveCreditFrame(frame, in: packet, at: index, &buffers, &effects) {
-    case .incomplete, .fault: return
+    case .incomplete: return links[place].channels.owesCredits
+    case .fault: return true
     case .inFrame where frame.isInPacket:
       upper.receive(
         packet.extracting(start..<Int(frame.payload.offset) &+ frame.length), on: frame.channel, of: link, now: now)
@@ -270,6 +314,7 @@ public struct L2CAPLayer: ~Copyable {
         links[place].channels.credit[index].joiner.bytes.span, on: frame.channel, of: link, now: now)
     }
     links[place].endSDU(at: index, &buffers)
+    return links[place].channels.owesCredits
   }
 
   /// Processes a frame that is not handed up: of L2CAP's own channel, of an unknown one, or with a length that is not
@@ -285,19 +330,27 @@ public struct L2CAPLayer: ~Copyable {
       return effects.report(.frameTooShort(channel.id, length: frame.length), link)
     }
     let longest = channel.lengths.upperBound
-    var copy = UniqueArray<UInt8>(minimumCapacity: longest)
     if frame.isInPacket {
-      copy.append(copying: packet.extracting(start..<end).extracting(first: longest))
-    } else {
-      copy.append(copying: links[place].recombiner.bytes.span.extracting(start..<end).extracting(first: longest))
+      let payload = packet.extracting(start..<end).extracting(first: longest)
+      return receive(payload, of: frame, on: channel, at: place, now: now)
     }
+    // Few commands come in several packets.
+    var copy = UniqueArray<UInt8>(minimumCapacity: longest)
+    copy.append(copying: links[place].recombiner.bytes.span.extracting(start..<end).extracting(first: longest))
+    receive(copy.span, of: frame, on: channel, at: place, now: now)
+  }
+  /// `payload`: as much of the frame as the channel allows.
+  private mutating func receive(
+    _ payload: Span<UInt8>, of frame: Recombined.Frame, on channel: L2CAPChannel, at place: Int, now: Instant
+  ) {
+    let link = links[place].handle, isTooLong = frame.length > channel.lengths.upperBound
     switch channel.kind {
-    case .signaling where frame.length > longest:
-      effects.report(links[place].signaling.receive(tooLong: copy.span, length: frame.length), link)
-    case _ where frame.length > longest:
+    case .signaling where isTooLong:
+      effects.report(links[place].signaling.receive(tooLong: payload, length: frame.length), link)
+    case _ where isTooLong:
       effects.report(.frameTooLong(channel.id, length: frame.length), link)
     case .signaling:
-      links[place].receiveSignal(copy.span, now: now, &effects)
+      links[place].receiveSignal(payload, now: now, &effects)
     case .fixed: break  // already handed up
     }
   }
@@ -308,7 +361,8 @@ public struct L2CAPLayer: ~Copyable {
   @inlinable @inline(__always)
   public func hasPacket<Upper: L2CAPUpper & ~Copyable>(for link: ConnectionHandle, upper: borrowing Upper) -> Bool {
     guard let place = place(of: link) else { return false }
-    return !links[place].fragmenter.isEmpty || !links[place].ready(upper.waiting(of: link)).isEmpty
+    return !links[place].fragmenter.isEmpty || !links[place].channels.hasFrame.isEmpty
+      || !links[place].ready(upper.waiting(of: link)).isEmpty
   }
 
   /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1);
@@ -332,6 +386,20 @@ public struct L2CAPLayer: ~Copyable {
   ) -> Bool {
     guard let place = place(of: link) else { return false }
     return links[place].fragmenter.writeNext(of: link, aclLength: aclLength, into: &output)
+  }
+
+  /// A channel of this link has the rest of an SDU to send, and credit; or it owes credits.
+  @inlinable @inline(__always) public func hasPart(for link: ConnectionHandle) -> Bool {
+    guard let place = place(of: link) else { return false }
+    return links[place].hasPart
+  }
+  /// The same for these alone, if they have the turn beside the channels that the layer above `offers`. This changes
+  /// nothing in the layer above either, and no deadline.
+  public mutating func nextPart(
+    for link: ConnectionHandle, beside offers: ChannelSet, aclLength: Int, into output: inout OutputRawSpan
+  ) -> Bool {
+    guard let place = place(of: link) else { return false }
+    return links[place].nextPart(offers, aclLength: aclLength, into: &output, &buffers)
   }
 
   /// The same for a payload of `channel` that `write` appends, while nothing waits on this link (traps otherwise).
@@ -406,9 +474,16 @@ public struct L2CAPLayer: ~Copyable {
     try links[place].reconfigureChannels(channels, mtu: mtu, mps: mps)
   }
   /// The layer above has room again for the first `count` SDUs of those that it was handed: their credits are given back
-  /// to the peer. Not for a channel with `ChannelSettings.takesAtOnce`.
-  public mutating func taken(_ count: Int, on channel: ChannelID, of link: ConnectionHandle) {
-    if let place = place(of: link) { links[place].taken(count, on: channel) }
+  /// to the peer. Not for a channel with `ChannelSettings.takesAtOnce`. False if there is nothing to send for it now.
+  @discardableResult
+  public mutating func taken(_ count: Int, on channel: ChannelID, of link: ConnectionHandle) -> Bool {
+    guard let place = place(of: link) else { return false }
+    return links[place].taken(count, on: channel)
+  }
+  /// A payload of the layer above on this channel could be sent now: a credit-based one is open and has credit.
+  public func mayCarry(_ channel: ChannelID, of link: ConnectionHandle) -> Bool {
+    guard let place = place(of: link) else { return false }
+    return links[place].channels.mayCarry.contains(channel)
   }
 
   // MARK: Time and effects

@@ -62,20 +62,32 @@ public struct Recombiner: ~Copyable {
   /// Processes one ACL packet; ranges in `acl` refer to `packet`.
   @inlinable @inline(__always)
   public mutating func receive(_ acl: ACLPacket, in packet: Span<UInt8>) -> Recombined {
-    let offset = Int(acl.data.offset), count = Int(acl.data.count)
-    if acl.packetBoundaryFlag == .first, acl.broadcastFlag == 0, case .idle = phase, count >= L2CAPFrame.headerCount,
-      count &- L2CAPFrame.headerCount == Int(packet[offset]) | Int(packet[offset &+ 1]) &<< 8
-    {
-      let channel = ChannelID(rawValue: UInt16(packet[offset &+ 2]) | UInt16(packet[offset &+ 3]) &<< 8)
-      let length = count &- L2CAPFrame.headerCount
-      return Recombined(
-        frame: Recombined.Frame(
-          channel: channel, length: length, payload: Octets(offset &+ L2CAPFrame.headerCount, length), isInPacket: true)
-      )
-    }
-    return collect(acl, in: packet)
+    if let frame = whole(acl, in: packet) { return Recombined(frame: frame) }
+    return keeps(acl, in: packet) ? Recombined() : collect(acl, in: packet)
   }
 
+  /// The frame that lies whole in this packet, as most do; nil if it is none.
+  @inlinable @inline(__always) func whole(_ acl: ACLPacket, in packet: Span<UInt8>) -> Recombined.Frame? {
+    let offset = Int(acl.data.offset), count = Int(acl.data.count)
+    guard acl.packetBoundaryFlag == .first, acl.broadcastFlag == 0, case .idle = phase, count >= L2CAPFrame.headerCount,
+      count &- L2CAPFrame.headerCount == Int(packet[offset]) | Int(packet[offset &+ 1]) &<< 8
+    else { return nil }
+    let channel = ChannelID(rawValue: UInt16(packet[offset &+ 2]) | UInt16(packet[offset &+ 3]) &<< 8)
+    let length = count &- L2CAPFrame.headerCount
+    return Recombined.Frame(
+      channel: channel, length: length, payload: Octets(offset &+ L2CAPFrame.headerCount, length), isInPacket: true)
+  }
+  /// Keeps a fragment from the middle of a frame, as most others are; false if it is another one.
+  @usableFromInline mutating func keeps(_ acl: ACLPacket, in packet: Span<UInt8>) -> Bool {
+    guard case .collecting(let before) = phase, before == bytes.count, acl.packetBoundaryFlag == .continuing,
+      acl.broadcastFlag == 0
+    else { return false }
+    let received = before &+ Int(acl.data.count)
+    guard let expected = expected(before), received < expected, received <= capacity else { return false }
+    bytes.append(copying: packet.extracting(acl.data.range))
+    phase = .collecting(received: received)
+    return true
+  }
   @usableFromInline mutating func collect(_ acl: ACLPacket, in packet: Span<UInt8>) -> Recombined {
     let data = packet.extracting(Int(acl.data.offset)..<Int(acl.data.offset) + Int(acl.data.count))
     guard acl.broadcastFlag == 0 else { return Recombined(violation: .illegalFlags) }

@@ -59,6 +59,7 @@ import BindruneWire
   init() {}
 
   /// The payload of a K-frame, not longer than the MPS.
+  @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, mtu: Int, _ buffers: inout SDUBuffers) -> Outcome {
     guard case .collecting(let length) = phase else { return begin(payload, mtu: mtu, &buffers) }
     guard bytes.count + payload.count <= length else {
@@ -145,10 +146,11 @@ struct SDUCutter: ~Copyable {
     return true
   }
   /// Appends the next K-frame's payload.
+  @inline(__always)
   mutating func writeNext(longestFrame: Int, into output: inout OutputRawSpan, _ buffers: inout SDUBuffers) {
-    let count = min(bytes.count - start, longestFrame)
-    output.append(contentsOf: bytes.span.extracting(start..<start + count))
-    start += count
+    let end = min(start &+ longestFrame, bytes.count)
+    output.append(contentsOf: bytes.span.extracting(start..<end))
+    start = end
     if !isBegun { finish(&buffers) }
   }
   /// Ends the SDU, sent or not.

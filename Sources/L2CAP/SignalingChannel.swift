@@ -314,15 +314,20 @@ struct PendingSignals: ~Copyable {
         }
         write(.disconnectionRequest(request), identifier, into: &output)
       }
-    case nil:
-      guard let (channel, credits) = channels.takeOwedCredits() else { return false }
-      let indication = FlowControlCreditIndication.with {
-        $0.cid = channel
-        $0.credits = credits
-      }
-      write(.flowControlCreditIndication(indication), nextIdentifier(), into: &output)
+    case nil: return writeCredits(into: &output, &channels) != nil
     }
     return true
+  }
+  /// Appends the command that gives the credits owed on one channel, and returns this channel's number; nil if none are
+  /// owed.
+  mutating func writeCredits(into output: inout OutputRawSpan, _ channels: inout ChannelTable) -> ChannelID? {
+    guard let (channel, credits) = channels.takeOwedCredits() else { return nil }
+    let indication = FlowControlCreditIndication.with {
+      $0.cid = channel
+      $0.credits = credits
+    }
+    write(.flowControlCreditIndication(indication), nextIdentifier(), into: &output)
+    return .leSignaling
   }
   /// 1 … 255 in turn: each is reused only after all others, and not while it is pending. Vol 3, Part A, §4.
   private mutating func nextIdentifier() -> UInt8 {
