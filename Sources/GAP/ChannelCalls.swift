@@ -56,13 +56,14 @@ extension HostCore {
   /// Sends an SDU, of at most `OpenChannel.longestSDU` octets.
   public mutating func send(_ sdu: Span<UInt8>, on channel: ChannelID, of link: LinkID) -> StreamAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    return withLink(at: index) { $0.streams.with(channel) { $0.send(sdu) } ?? .closed }
+    let handle = upper.links[index].handle, answer = upper.links[index].streams.with(channel) { $0.send(sdu) }
+    if answer == .queued, l2cap.mayCarry(channel, of: handle) { hci.credits.setWants(handle, true) }
+    return answer ?? .closed
   }
   /// The application has taken this many SDUs of `.channelReceived`, in order: the peer may send as many again.
   public mutating func taken(_ count: Int, on channel: ChannelID, of link: LinkID) {
     guard let index = upper.index(of: link), let handle = handle(of: channel, at: index) else { return }
-    l2cap.taken(count, on: channel, of: handle)
-    note(at: index)
+    if l2cap.taken(count, on: channel, of: handle) { hci.credits.setWants(handle, true) }
   }
   /// Ends a channel: `.channelClosed` follows. `afterSending`: when the SDUs that wait have left, which a peer that gives
   /// no credit prevents; another call without it ends the channel at once.

@@ -96,10 +96,10 @@ public struct HostCore: ~Copyable {
     do throws(WireError) {
       switch try hci.frequent(packet) {
       case .data(let acl):
-        upper.mayChangeLink = true
-        l2cap.receive(acl, in: packet, now: now, into: &upper)
-        // Only a value, which the batch holds.
-        if !upper.mayChangeLink, !l2cap.hasEffect { return false }
+        upper.mayChangeLink = false
+        let mayAnswer = l2cap.receive(acl, in: packet, now: now, into: &upper)
+        // Only a value or an SDU, which the batch holds, or a part of one.
+        if !upper.mayChangeLink, !mayAnswer, !l2cap.hasEffect { return false }
         if hasEffects(of: acl.handle) {
           collect(acl.handle, now)
         } else if let index = upper.index(of: acl.handle) {
@@ -160,10 +160,18 @@ public struct HostCore: ~Copyable {
   /// Writes the next packet for the controller; false when there is none now. `output` has room for 1,100 octets.
   public mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
     if phase == .stopped { return false }
-    if hci.hasCommand, hci.nextCommand(into: &output, now: now) { return true }
+    if hci.hasCommand { return nextCommandOrData(into: &output, now: now) }
+    return hci.credits.mayGrant && nextData(into: &output, now: now)
+  }
+  // Apart, so that a call that finds nothing, as many do, costs little.
+  @inline(never) private mutating func nextCommandOrData(into output: inout OutputRawSpan, now: Instant) -> Bool {
+    hci.nextCommand(into: &output, now: now) || nextData(into: &output, now: now)
+  }
+  @inline(never) private mutating func nextData(into output: inout OutputRawSpan, now: Instant) -> Bool {
     while let handle = hci.credits.next() {
       let length = hci.credits.aclLength
-      let isContinuation = l2cap.nextFragment(for: handle, aclLength: length, into: &output)
+      var isContinuation = l2cap.nextFragment(for: handle, aclLength: length, into: &output)
+      if !isContinuation, l2cap.hasPart(for: handle) { isContinuation = nextPart(of: handle, into: &output) }
       upper.mayChangeLink = !isContinuation
       let wrote =
         isContinuation || l2cap.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upper)
@@ -174,16 +182,25 @@ public struct HostCore: ~Copyable {
         // A request that exceeded its PDU has failed, and no other followed.
         hci.credits.setWants(handle, false)
       }
-      if upper.mayChangeLink {
-        if hasEffects(of: handle) {
-          collect(handle, now)
-        } else if let index = upper.index(of: handle) {
-          noteDeadline(at: index)
-        }
-      }
+      if upper.mayChangeLink { noteWritten(to: handle, now) }
       if wrote { return true }
     }
     return false
+  }
+  /// Notes what a packet has changed that was written, or was to be. Apart, as the function above is as long as the
+  /// optimiser inlines everything into.
+  @inline(never) private mutating func noteWritten(to handle: ConnectionHandle, _ now: Instant) {
+    if hasEffects(of: handle) {
+      collect(handle, now)
+    } else if let index = upper.index(of: handle) {
+      noteDeadline(at: index)
+    }
+  }
+
+  /// Apart, because `upper` would be copied for a second question to it: see above.
+  @inline(never) private mutating func nextPart(of handle: ConnectionHandle, into output: inout OutputRawSpan) -> Bool {
+    l2cap.nextPart(
+      for: handle, beside: upper.waiting(of: handle), aclLength: hci.credits.aclLength, into: &output)
   }
 
   /// Everything with a deadline, in the order in which `expire` serves it.

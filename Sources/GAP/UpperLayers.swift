@@ -168,7 +168,6 @@ import BindruneSMP
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
     guard let index = index(of: link) else { return }
     if let pdu = links[index].notification(in: payload, on: channel) {
-      mayChangeLink = false
       let handle = pdu.attributeHandle
       if handle != links[index].plainHandle, links[index].client.awaitsEncryption {
         mayChangeLink = true
@@ -184,6 +183,7 @@ import BindruneSMP
       let sdu = batch.keep(payload)
       return batch.append(.channelReceived(links[index].id, channel, sdu))
     }
+    mayChangeLink = true
     links[index].receive(payload, on: channel, now: now, server: &server, chance: &chance)
   }
   @inline(never) private mutating func isServiceChanged(_ handle: AttributeHandle, at index: Int) -> Bool {
