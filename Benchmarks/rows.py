@@ -201,8 +201,9 @@ def scanning():
 
 def streaming():
     """SDUs of 2,000 octets. The C bound has neither links nor turns nor phases of a channel."""
+    must, stretch = Goal(times=7, allocations=0), Goal(times=2, allocations=0)
     for way, mps in product(("down", "up"), (247, 1024)):
-        yield Row(f"B11.{way}.{mps}", "stream", 20)
+        yield Row(f"B11.{way}.{mps}", "stream", 20, must, stretch)
 
 
 GROUPS = [
