@@ -163,7 +163,7 @@ public struct HostCore: ~Copyable {
     if hci.hasCommand { return nextCommandOrData(into: &output, now: now) }
     return hci.credits.mayGrant && nextData(into: &output, now: now)
   }
-  // Apart, so that a call that finds nothing, as many do, costs little.
+  // Apart, so that a call of `nextPacket` that finds nothing to send, as many do, costs little.
   @inline(never) private mutating func nextCommandOrData(into output: inout OutputRawSpan, now: Instant) -> Bool {
     hci.nextCommand(into: &output, now: now) || nextData(into: &output, now: now)
   }
@@ -187,8 +187,8 @@ public struct HostCore: ~Copyable {
     }
     return false
   }
-  /// Notes what a packet has changed that was written, or was to be. Apart, as the function above is as long as the
-  /// optimiser inlines everything into.
+  /// Notes what the writing of a packet has changed, also if there was none. Apart, because in a longer function than
+  /// `nextData` the optimiser stops inlining: `hasPacket` would be a call, with a copy of `upper`.
   @inline(never) private mutating func noteWritten(to handle: ConnectionHandle, _ now: Instant) {
     if hasEffects(of: handle) {
       collect(handle, now)
@@ -197,7 +197,7 @@ public struct HostCore: ~Copyable {
     }
   }
 
-  /// Apart, because `upper` would be copied for a second question to it: see above.
+  /// Writes the next part of an SDU, or credits. Apart for the same reason.
   @inline(never) private mutating func nextPart(of handle: ConnectionHandle, into output: inout OutputRawSpan) -> Bool {
     l2cap.nextPart(
       for: handle, beside: upper.waiting(of: handle), aclLength: hci.credits.aclLength, into: &output)

@@ -92,7 +92,7 @@ public struct L2CAPLayer: ~Copyable {
       _ buffers: inout SDUBuffers
     ) -> Bool {
       if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
-      // A channel with much to send is asked at each packet: a vain attempt on another one would cost more.
+      // With credit-based channels the exact set: a vain attempt on another channel before each frame costs more.
       var ready = ready(channels.credit.isEmpty ? upper.candidates(of: handle) : upper.waiting(of: handle))
       let start = output.byteCount
       Fragmenter.begin(&output)
@@ -388,18 +388,18 @@ public struct L2CAPLayer: ~Copyable {
     return links[place].fragmenter.writeNext(of: link, aclLength: aclLength, into: &output)
   }
 
-  /// A channel of this link has the rest of an SDU to send, and credit; or it owes credits.
+  /// A channel of this link has the rest of an SDU and credit to send it; or credits are owed.
   @inlinable @inline(__always) public func hasPart(for link: ConnectionHandle) -> Bool {
     guard let place = place(of: link) else { return false }
     return links[place].hasPart
   }
-  /// The same for these alone, if they have the turn beside the channels that the layer above `offers`. This changes
-  /// nothing in the layer above either, and no deadline.
+  /// As `nextPacket`, for one of these alone; false if another channel has the turn. `waiting`: those on which the layer
+  /// above has a payload. This changes nothing in the layer above either, and no deadline.
   public mutating func nextPart(
-    for link: ConnectionHandle, beside offers: ChannelSet, aclLength: Int, into output: inout OutputRawSpan
+    for link: ConnectionHandle, beside waiting: ChannelSet, aclLength: Int, into output: inout OutputRawSpan
   ) -> Bool {
     guard let place = place(of: link) else { return false }
-    return links[place].nextPart(offers, aclLength: aclLength, into: &output, &buffers)
+    return links[place].nextPart(waiting, aclLength: aclLength, into: &output, &buffers)
   }
 
   /// The same for a payload of `channel` that `write` appends, while nothing waits on this link (traps otherwise).
