@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneHCI
 import BindruneSimulator
 import BindruneTrace
 import Foundation
@@ -77,11 +78,27 @@ import Testing
     #expect(
       BenchOrder.stop.octets == [0, 0, 0, 0, 0, 0] && BenchOrder([]) == nil
         && BenchOrder([UInt8](repeating: 1, count: 7)) == nil)
+    #expect(BenchOffer(psm: SPSM(rawValue: 0x0080), mps: 0x0102).octets == [0x80, 0, 2, 1])
+    #expect(BenchOffer(BenchOffer.own.octets) == .own && BenchOffer([0x80, 0]) == nil)
     // Values that cannot be encoded become the nearest.
+    #expect(BenchOrder([0xFF, 0xFF, 1, 0, 0, 0], longest: 2000)?.size == 2000)
     #expect(BenchOrder([0xFF, 0xFF, 1, 0, 0, 0])?.size == 512 && BenchOrder([1, 0, 1, 0, 0, 0])?.size == 4)
     var value: [UInt8] = [9, 9, 9, 9, 0, 0]
     number(&value, 0x0102_0304)
     #expect(value == [4, 3, 2, 1, 0, 0])
+  }
+
+  /// In 7.5 ms: 5 × (1,048 + 150 + 44 + 150) µs, 3 × (2,088 + 150 + 80 + 150) µs, 11 × (296 + 150 + 80 + 150) µs. One
+  /// packet, even if it does not fit.
+  @Test(
+    arguments: [
+      (251, .le2M, .le2M, 7_500, 5 * 251 * 1000 / 7.5), (251, .le1M, .le1M, 7_500, 3 * 251 * 1000 / 7.5),
+      (27, .le1M, .le1M, 7_500, 11 * 27 * 1000 / 7.5), (251, .le2M, .le1M, 1_000, 251_000),
+      (251, .leCoded, .leCoded, 7_500, nil), (251, .le2M, .leCoded, 7_500, nil), (251, .le1M, .le1M, 0, nil),
+    ] as [(Int, PHY, PHY, Int, Double?)])
+  func capacity(octets: Int, phy: PHY, back: PHY, interval: Int, expected: Double?) {
+    let capacity = linkCapacity(octets, on: phy, back, interval: .microseconds(interval))
+    #expect(capacity.map { ($0 * 1000).rounded() } == expected.map { ($0 * 1000).rounded() })
   }
 
   // MARK: Both ends here
@@ -96,7 +113,7 @@ import Testing
     for end in ["central", "peripheral"] {
       let end = try #require(object[end] as? Object)
       #expect(end["hci"] as? String == "sim" && end["bluetooth"] as? String == "5.4")
-      #expect(end["buffers"] as? Int == 8 && end["buffer_octets"] as? Int == 251)
+      #expect(end["buffers"] as? Int == 40 && end["buffer_octets"] as? Int == 251)
     }
     let link = try #require(object["link"] as? Object)
     #expect(link["peer"] as? String == part("peripheral", of: object)["address"] as? String)
@@ -120,6 +137,23 @@ import Testing
     #expect(part("link", of: object)["interval_ms"] as? Double == 10)
   }
 
+  @Test(arguments: [[], ["--phy", "2M"], ["--phy", "coded"]]) func channel(phy: [String]) async throws {
+    let end = try await Tool.run(
+      ["bench", "--hci", "sim", "--channel", "--count", "9", "--seconds", "20", "--json"] + phy)
+    #expect(end.status == 0 && end.errors == "", "\(end.errors)")
+    let object = try #require(try end.objects().first)
+    #expect(try Counts(object).isComplete)
+    let channel = try Channel(part("channel", of: object))
+    #expect(channel.counts == [9, 9, 9, 9, 9] && channel.size == 1974)
+    let all = part("channel", of: object)
+    #expect(all["psm"] as? Int == 0x80 && all["mtu_out"] as? Int == 16_384 && all["mps_in"] as? Int == 247)
+    // LE 1M by default; of LE Coded nobody knows the coding.
+    let capacity: Double? = phy == [] ? 100_400 : phy.last == "2M" ? 167_333.333 : nil
+    #expect(all["capacity_out"] as? Double == capacity && all["capacity_in"] as? Double == capacity)
+    #expect(channel.shares.count == (capacity == nil ? 0 : 2))
+    #expect(channel.shares.allSatisfy { $0 > 0 })
+  }
+
   @Test func lines() async throws {
     let end = try await Tool("bench", "--hci", "sim", "--count", "30", "--seconds", "20").end()
     #expect(end.status == 0 && end.errors == "" && !end.output.contains("\u{1B}") && !end.output.contains("\r"))
@@ -133,6 +167,18 @@ import Testing
     }
     #expect(!rows.isEmpty && rows.count <= 16 && rows.reduce(0, +) == 30)
     #expect(end.lines.allSatisfy { $0.columns <= 100 })
+  }
+  @Test func linesOfAChannel() async throws {
+    let end = try await Tool("bench", "--hci", "sim", "--channel", "--count", "30", "--seconds", "20", "--size", "40")
+      .end()
+    #expect(end.status == 0 && end.errors == "", "\(end.errors)")
+    let places = [
+      "notifications of 40 octets: ", "channel: PSM 0x0080; SDUs of up to 16384 octets out, 16384 in; ",
+      "  the link layer carries 100.4 kB/s out, or 100.4 kB/s in", "echoes of SDUs of 20 octets: 30 round trips in ",
+      "SDUs out, of 40 octets: 30 of 30 arrived in ", "SDUs in, of 40 octets: 30 of 30 received in ",
+    ].map { words in end.lines.firstIndex { $0.hasPrefix(words) } ?? -1 }
+    #expect(places == places.sorted() && places[0] >= 0, "\(end.output)")
+    #expect(end.lines.suffix(2).allSatisfy { $0.hasSuffix(" %") } && end.lines.allSatisfy { $0.columns <= 100 })
   }
 
   @Test func onATerminal() async throws {
@@ -153,7 +199,11 @@ import Testing
     let report = BenchReport(json: true, plan: plan)
     try await report.measure(.reads(octets: 20)) {
       #expect(report.live(.reads(octets: 20), .zero) == "reads: 0 · 0.0 of 5 s …")
-      report.update { for _ in 0..<4 { $0.reads?.add(.milliseconds(15), after: .milliseconds(60)) } }
+      let start = ContinuousClock.now
+      report.update { results in
+        results.reads?.begin(at: start)
+        for number in 1...4 { results.reads?.lap(at: start + .milliseconds(15 * number)) }
+      }
     }
     #expect(report.live(.reads(octets: 20), .milliseconds(60)) == "reads: 4, 66.7/s · 0.1 of 5 s …")
     try await report.measure(.writes(size: 512)) { report.update { $0.writes?.offered = 123_456_789 } }
@@ -177,7 +227,7 @@ import Testing
     let serving = try object(try await peripheral.line("\"serving\""))
     #expect(serving["hci"] as? String == spec && serving["buffers"] as? Int == 8)
     let address = try #require(serving["address"] as? String)
-    for peer in [[], ["--peer", "Bench \"1\""], ["--peer", address], ["--peer", address + "/public"]] {
+    for peer in [[], ["--peer", "Bench \"1\""], ["--peer", address], ["--peer", address + "/public", "--channel"]] {
       let end = try await Tool.run(["bench", "--hci", spec, "--seconds", "0.2", "--json"] + peer)
       #expect(end.status == 0 && end.errors == "", "\(peer): \(end.errors)")
       let output = try #require(try end.objects().first), counts = try Counts(output)
@@ -190,6 +240,12 @@ import Testing
       #expect(part("writes", of: served)["arrived"] as? Int == counts.arrived)
       #expect(part("notifications", of: served)["accepted"] as? Int == counts.sent)
       #expect((served["reason"] as? String)?.hasPrefix("0x13") == true)
+      #expect((served["sdus_in"] != nil) == peer.contains("--channel"))
+      guard peer.contains("--channel") else { continue }
+      let channel = try Channel(part("channel", of: output))
+      #expect(channel.counts[1] == channel.counts[2] && channel.counts[3] == channel.counts[4])
+      #expect(part("sdus_in", of: served)["arrived"] as? Int == channel.counts[2])
+      #expect(part("sdus_out", of: served)["accepted"] as? Int == channel.counts[3])
     }
     peripheral.signal(SIGINT)
     #expect(await peripheral.end().status == 0)
@@ -244,7 +300,8 @@ import Testing
     belt.signal(SIGINT)
     #expect(await belt.end().status == 0)
     // These controllers have LE 1M only.
-    expectSentence(try await Tool("bench", "--hci", "sim", "--phy", "2M").end(), "refuses --phy 2M, 0x01")
+    expectSentence(
+      try await Tool("bench", "--hci", spec, "--hci", spec, "--phy", "2M").end(), "refuses --phy 2M, 0x01")
     radio.signal(SIGINT)
     _ = await radio.end()
   }
@@ -267,6 +324,51 @@ import Testing
     expectSentence(end, "has the bench service of another version")
     #expect(end.lines.contains { $0.hasPrefix("reads of 20 octets: 5 round trips") } == hasCharacteristics)
     #expect(end.lines.contains { $0.contains("did not report how many arrived") } == hasCharacteristics)
+    await host.close()
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
+  /// A peer without a channel, one that closes it in the middle, and one that does not listen.
+  @Test(
+    arguments: [
+      ("earlier", "offers no channel: start this version of bindrune there, or leave out --channel"),
+      ("closes", "closed the channel before the measurement had ended"), ("deaf", "no service with this PSM"),
+    ])
+  func anotherChannel(kind: String, words: String) async throws {
+    let (radio, spec) = try await controllers()
+    var builder = DatabaseBuilder()
+    builder.service(BenchService.uuid) { service in
+      service.characteristic(BenchService.sampleUUID, .read, value: [1])
+      service.characteristic(BenchService.sinkUUID, .writeWithoutResponse)
+      service.characteristic(BenchService.streamUUID, .notify)
+      service.characteristic(BenchService.controlUUID, .write)
+      // One write command, no notification.
+      let counters = BenchCounters(arrived: Tally(count: 1, octets: 20), sent: 0)
+      service.characteristic(BenchService.countersUUID, .read, value: .fixed(counters.octets))
+      guard kind != "earlier" else { return }
+      service.characteristic(BenchService.channelUUID, .read, value: .fixed(BenchOffer.own.octets))
+    }
+    let host = try await BluetoothHost.open(spec, database: try builder.build())
+    let listener = kind == "closes" ? try await host.listen(psm: BenchOffer.own.psm) : nil
+    let closing = Task {
+      guard let listener else { return }
+      for try await channel in listener {
+        // After the order and the first echo.
+        var count = 0
+        for try await _ in channel.received {
+          count += 1
+          if count == 2 { break }
+        }
+        await channel.close()
+        _ = await channel.link.closed
+        break
+      }
+    }
+    try await host.advertise(AdvertisingData(serviceUUIDs: [BenchService.uuid]))
+    expectSentence(
+      try await Tool("bench", "--hci", spec, "--count", "1", "--seconds", "0.5", "--channel").end(), words)
+    closing.cancel()
     await host.close()
     radio.signal(SIGINT)
     _ = await radio.end()
@@ -331,6 +433,7 @@ import Testing
       (["--hci", "hci0", "--hci", "hci1", "--name", "n"], "Both ends are in this process"),
       (["--hci", "hci0", "--name", "n"], "--role peripheral"),
       (["--hci", "hci0", "--role", "peripheral", "--count", "1"], "--count is an option of the central"),
+      (["--hci", "hci0", "--role", "peripheral", "--channel"], "--channel is an option of the central"),
       (["--hci", "hci0", "--role", "peripheral", "--name", ""], "--name is empty"),
       (["--hci", "hci0", "--role", "peripheral", "--name", String(repeating: "ß", count: 15)], "--name has 30 octets"),
       (["--hci", "sim", "--size", "3"], "--size is 4 … 512"), (["--hci", "sim", "--size", "513"], "--size is 4 … 512"),
@@ -351,6 +454,28 @@ private func object(_ line: String) throws -> Object {
   try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? Object)
 }
 private func part(_ name: String, of object: Object) -> Object { object[name] as? Object ?? [:] }
+
+/// The numbers of `bench --channel --json`.
+private struct Channel {
+  /// Echoes; offered and arrived; sent and received.
+  var counts: [Int?]
+  var size: Int?
+  var shares: [Double]
+  init(_ object: Object) throws {
+    let echoes = part("echoes", of: object), out = part("out", of: object), back = part("in", of: object)
+    counts = [
+      echoes["count"] as? Int, out["offered"] as? Int, out["arrived"] as? Int, back["sent"] as? Int,
+      back["received"] as? Int,
+    ]
+    size = out["size"] as? Int
+    shares = [out, back].compactMap { $0["share"] as? Double }
+    #expect(back["gaps"] as? Int == 0 && back["size"] as? Int == size)
+    for part in [out, back] {
+      let octets = try #require(part["octets"] as? Int)
+      #expect(octets == (size ?? 0) * ((part["arrived"] ?? part["received"]) as? Int ?? 0))
+    }
+  }
+}
 
 /// The numbers of `bench --json`, which must be consistent at every stage.
 private struct Counts {

@@ -18,6 +18,8 @@ public final class SimulatedRadio: @unchecked Sendable {
   public let eventLoop: any EventLoop
   private let logger: Logger
   private let start: NIODeadline
+  /// Of the controllers that are added without a configuration of their own.
+  private let controllers: ControllerConfiguration
   // Release builds skip the exclusivity checks of these properties: 300 instructions for each value. Accesses cannot
   // overlap: the air makes no callbacks, and a transport never calls back from inside a call.
   #if !DEBUG
@@ -41,12 +43,14 @@ public final class SimulatedRadio: @unchecked Sendable {
   private var armed = Instant.zero
 
   /// The same `seed` and the same calls at the same times would repeat a run; in real time, the times never repeat.
+  /// `controllers`: what its controllers are unless they get a configuration of their own.
   public init(
     on eventLoop: any EventLoop, seed: UInt64 = 0, configuration: AirConfiguration = .realistic,
-    logger: Logger = Logger(label: "bindrune.radio")
+    controllers: ControllerConfiguration = ControllerConfiguration(), logger: Logger = Logger(label: "bindrune.radio")
   ) {
     self.eventLoop = eventLoop
     self.logger = logger
+    self.controllers = controllers
     start = eventLoop.now
     air = Air(seed: seed, configuration: configuration)
   }
@@ -55,7 +59,7 @@ public final class SimulatedRadio: @unchecked Sendable {
 
   /// Adds a controller for a host in this process. Callable from any thread.
   ///
-  /// The default is a Bluetooth 5.4 controller with a public address of its own.
+  /// The default is as the radio's `controllers`, with a public address of its own.
   public func controller(_ configuration: ControllerConfiguration? = nil) -> any HCITransport {
     let (host, controller) = MemoryTransport.pair(on: eventLoop)
     if eventLoop.inEventLoop {
@@ -81,7 +85,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   @discardableResult
   public func attach(_ transport: any HCITransport, _ configuration: ControllerConfiguration? = nil) -> ControllerID {
     eventLoop.preconditionInEventLoop()
-    var configuration = configuration ?? ControllerConfiguration()
+    var configuration = configuration ?? controllers
     if configuration.address == DeviceAddress() { configuration.address = freeAddress() }
     if Int(configuration.aclDataLength) + 5 > packetCapacity {
       packetCapacity = Int(configuration.aclDataLength) + 5

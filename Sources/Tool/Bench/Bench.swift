@@ -4,11 +4,12 @@ import BindruneTransport
 import BindruneWire
 import BindruneGAP
 import BindruneHCI
+import BindruneSimulator
 import NIOPosix
 
 struct Bench: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Measure a link: the rates of reads, write commands and notifications, and the latency of reads.",
+    abstract: "Measure a link: the rates of reads, write commands, notifications and a channel, and latencies.",
     discussion: """
       A measurement needs two ends. On one machine or adapter, "bindrune bench --hci SPEC --role peripheral" \
       advertises and serves the bench service; on the other, "bindrune bench --hci SPEC" finds it, connects and \
@@ -19,6 +20,12 @@ struct Bench: AsyncParsableCommand {
       The receiver counts: the peripheral the write commands, the central the notifications. The report compares each \
       count with the number sent. The time runs from the first to the last, plus one connection interval. A read's \
       latency is the time from the call to its answer; percentiles are at most 3 % too high.
+
+      --channel then measures a credit-based channel: the latency of a small SDU that the peripheral returns, SDUs \
+      out, and SDUs in. The percentage is the share of what the link layer carries: in each connection interval as \
+      many full packets as fit, each answered by an empty one. --interval and --phy decide it, --seconds and --count \
+      limit each of the three measurements, and --size is that of an SDU; by default an SDU fills eight K-frames. The \
+      time runs from the arrival of an SDU that is not counted.
       """)
 
   enum Role: String, ExpressibleByArgument, CaseIterable { case central, peripheral }
@@ -50,13 +57,14 @@ struct Bench: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp("How long to look for the peer, and then to connect; default: 10.", valueName: "seconds"))
   var timeout: Seconds?
-  @Option(help: ArgumentHelp("How long each of the three measurements takes; default: 5.", valueName: "seconds"))
+  @Option(help: ArgumentHelp("How long each measurement takes; default: 5.", valueName: "seconds"))
   var seconds: Seconds?
   @Option(help: ArgumentHelp("Stop each measurement after this many operations.", valueName: "number"))
   var count: Int?
   @Option(
     help: ArgumentHelp(
-      "Octets in a write command and in a notification, 4 … 512; default: what the MTU carries.", valueName: "octets")
+      "Octets in a write command, a notification and an SDU, 4 … 512; default: what the MTU carries.",
+      valueName: "octets")
   )
   var size: Int?
   @Option(
@@ -66,6 +74,8 @@ struct Bench: AsyncParsableCommand {
   var interval: ConnectionParameters?
   @Option(help: ArgumentHelp("The PHY to request: 1M, 2M or coded.", valueName: "phy"))
   var phy: WantedPHY?
+  @Flag(help: "Measure a credit-based channel, too; the peripheral always offers one.")
+  var channel = false
   @Flag(help: "Print one JSON object; as peripheral, one per event.")
   var json = false
 
@@ -86,6 +96,7 @@ struct Bench: AsyncParsableCommand {
         ("--peer", peer != nil), ("--timeout", timeout != nil), ("--seconds", seconds != nil),
         ("--count", count != nil),
         ("--size", size != nil), ("--interval", interval != nil), ("--phy", phy != nil),
+        ("--channel", channel),
       ]
       if let (option, _) = others.first(where: \.1) {
         throw ValidationError("\(option) is an option of the central: give it there.")
@@ -116,7 +127,8 @@ struct Bench: AsyncParsableCommand {
     return options
   }
   private var plan: (BenchCentral.Plan, BenchReport) {
-    let plan = BenchCentral.Plan(limit: seconds ?? Seconds(5), count: count ?? Int(UInt32.max), size: size)
+    let plan = BenchCentral.Plan(
+      limit: seconds ?? Seconds(5), count: count ?? Int(UInt32.max), size: size, usesChannel: channel)
     return (plan, BenchReport(json: json, plan: plan))
   }
   private func status(_ text: String?) {
@@ -228,7 +240,7 @@ struct Bench: AsyncParsableCommand {
     let (plan, report) = plan, server = BenchServer(name: BenchServer.defaultName)
     let radio =
       hci == [.sim]
-      ? SimulatedRadio(on: EventLoops.next(), seed: 1, configuration: .quiet()) : nil
+      ? SimulatedRadio(on: EventLoops.next(), seed: 1, configuration: .quiet(), controllers: .ofBench) : nil
     let configuration = BenchService.configuration
     try await BluetoothHost.using(
       options(1), configuration: configuration, database: server.service.database, radio: radio
@@ -246,6 +258,17 @@ struct Bench: AsyncParsableCommand {
         try Task.checkCancellation()
       }
     }
+  }
+}
+
+extension ControllerConfiguration {
+  /// With LE 2M and LE Coded, and with buffers for several connection events: those of the virtual radio are over at
+  /// once, without time to fill a buffer again, and a busy machine is late for some.
+  fileprivate static var ofBench: ControllerConfiguration {
+    var controller = ControllerConfiguration()
+    controller.features.formUnion([.le2MPHY, .leCodedPHY])
+    controller.aclBufferCount = 40
+    return controller
   }
 }
 
@@ -372,6 +395,10 @@ extension BenchServer {
   /// The status line for the current central; nil: none is connected.
   fileprivate var live: String? {
     guard let client = current.first else { return nil }
+    if client.hasChannel {
+      return "SDUs accepted: \(client.sdusSent.count)\(client.sdusSent.rateText) · "
+        + "arrived: \(client.sdusArrived.count)\(client.sdusArrived.rateText) …"
+    }
     return "notifications accepted: \(client.sent.count)\(client.sent.rateText) · "
       + "write commands: \(client.arrived.count)\(client.arrived.rateText) …"
   }
@@ -384,21 +411,31 @@ extension BenchServer.Event {
       [
         "write commands: \(client.arrived.count) arrived\(client.arrived.rateText)",
         "notifications: \(client.sent.count) accepted\(client.sent.rateText)",
-        "disconnected: \(client.link.peer)\(reason.map { ": \($0)" } ?? "")",
       ]
+        + (client.hasChannel
+          ? [
+            "SDUs: \(client.sdusArrived.count) arrived\(client.sdusArrived.rateText)",
+            "SDUs: \(client.sdusSent.count) accepted\(client.sdusSent.rateText)",
+          ] : []) + ["disconnected: \(client.link.peer)\(reason.map { ": \($0)" } ?? "")"]
     }
   }
   fileprivate var json: JSONLine {
     switch self {
     case .connected(let peer): return Self.line("connected", peer)
     case .served(let client, let reason):
-      var line = Self.line("served", client.link.peer.firstAddress), writes = JSONLine(), notifications = JSONLine()
-      writes.add("arrived", client.arrived.count)
-      writes.add(client.arrived)
-      notifications.add("accepted", client.sent.count)
-      notifications.add(client.sent)
-      line.add("writes", writes)
-      line.add("notifications", notifications)
+      var line = Self.line("served", client.link.peer.firstAddress)
+      func add(_ key: String, _ count: String, _ tally: Tally) {
+        var counts = JSONLine()
+        counts.add(count, tally.count)
+        counts.add(tally)
+        line.add(key, counts)
+      }
+      add("writes", "arrived", client.arrived)
+      add("notifications", "accepted", client.sent)
+      if client.hasChannel {
+        add("sdus_out", "accepted", client.sdusSent)
+        add("sdus_in", "arrived", client.sdusArrived)
+      }
       line.add("reason", reason.map { "\($0)" })
       return line
     }

@@ -14,14 +14,18 @@ struct BenchCentral: Sendable {
     var limit: Seconds
     /// The most operations of each kind.
     var count: Int
-    /// Octets of a value; nil: as many as one ATT PDU carries.
+    /// Octets of a value and of an SDU; nil: as many as one ATT PDU carries, or eight K-frames.
     var size: Int?
+    /// Measure a channel, too.
+    var usesChannel = false
   }
   let link: Link
-  private let plan: Plan
+  let plan: Plan
   private let size: Int
-  private let report: BenchReport
-  private let interval: Duration
+  let report: BenchReport
+  let interval: Duration
+  /// nil: no channel is to be measured.
+  private let offer: BenchOffer?
   /// How long to wait for the next value that is still in flight.
   private var patience: Duration { max(.seconds(2), interval * 4) }
   private let stream: RemoteCharacteristic
@@ -42,6 +46,18 @@ struct BenchCentral: Sendable {
     control = try characteristic(BenchService.controlUUID).valueHandle
     counters = try characteristic(BenchService.countersUUID).valueHandle
     _ = try await link.discoverDescriptors(of: stream)
+    if plan.usesChannel {
+      guard let channel = all.first(where: { $0.uuid == BenchService.channelUUID }) else {
+        throw Failure(
+          "\(link.peer) offers no channel: start this version of bindrune there, or leave out --channel.")
+      }
+      guard let offer = BenchOffer(try await link.read(channel.valueHandle)) else {
+        throw Self.otherVersion(link.peer)
+      }
+      self.offer = offer
+    } else {
+      offer = nil
+    }
 
     let mtu = await link.mtu, longest = min(mtu - 3, BenchService.sizes.upperBound)
     size = plan.size ?? longest
@@ -53,7 +69,7 @@ struct BenchCentral: Sendable {
     self.plan = plan
     self.report = report
   }
-  private static func otherVersion(_ peer: PeerID) -> Failure {
+  static func otherVersion(_ peer: PeerID) -> Failure {
     Failure("\(peer) has the bench service of another version: start the same version of bindrune there.")
   }
 
@@ -62,17 +78,15 @@ struct BenchCentral: Sendable {
     try await report.measure(.reads(octets: BenchService.sampleSize), readSamples)
     try await report.measure(.writes(size: size), writeCommands)
     try await report.measure(.notifications(size: size, interval: interval), receiveNotifications)
+    if let offer { try await measureChannel(offer) }
   }
 
   private func readSamples() async throws {
     try await forTheTime {
-      let start = ContinuousClock.now
-      var before = start
+      report.update { $0.reads?.begin() }
       for _ in 0..<plan.count {
         _ = try await link.read(sample)
-        let now = ContinuousClock.now
-        report.update { $0.reads?.add(now - before, after: now - start) }
-        before = now
+        report.update { $0.reads?.lap() }
       }
     }
   }
@@ -149,7 +163,7 @@ struct BenchCentral: Sendable {
   }
 
   /// Cancels `body` when the time is over, which is not an error.
-  private func forTheTime(_ body: @escaping @Sendable () async throws -> Void) async throws {
+  func forTheTime(_ body: @escaping @Sendable () async throws -> Void) async throws {
     _ = try await withLimit(plan.limit.duration, body)
     try Task.checkCancellation()
   }

@@ -3,6 +3,7 @@ import BindruneTrace
 import BindruneWire
 import BindruneGAP
 import BindruneHCI
+import BindruneL2CAP
 import Synchronization
 
 /// The results of `bench` as a central. Any task may update them; partial results are shown, too.
@@ -11,6 +12,10 @@ final class BenchReport: Sendable {
     case reads(octets: Int)
     case writes(size: Int)
     case notifications(size: Int, interval: Duration)
+    /// SDUs of a channel: returned by the other end, to it, and from it.
+    case echoes(octets: Int)
+    case sdusOut(size: Int)
+    case sdusIn(size: Int)
   }
   struct Results: Sendable {
     struct Reads: Sendable {
@@ -18,10 +23,15 @@ final class BenchReport: Sendable {
       var latency = Histogram()
       /// From the first request to the last response.
       var span = Duration.zero
+      private var start = ContinuousClock.now, before = ContinuousClock.now
       var perSecond: Double? { span > .zero ? Double(latency.count) / (span / .seconds(1)) : nil }
-      mutating func add(_ latency: Duration, after span: Duration) {
-        self.latency.add(latency)
-        self.span = span
+      init(octets: Int) { self.octets = octets }
+      /// The first round trip begins.
+      mutating func begin(at now: ContinuousClock.Instant = .now) { (start, before) = (now, now) }
+      /// A round trip ends, and the next one begins.
+      mutating func lap(at now: ContinuousClock.Instant = .now) {
+        latency.add(now - before)
+        (before, span) = (now, now - start)
       }
     }
     struct Writes: Sendable {
@@ -38,10 +48,27 @@ final class BenchReport: Sendable {
       /// How often a value did not follow the one before it.
       var gaps = 0
       fileprivate var next: UInt32 = 0
+      /// An SDU; number 0 only starts the time.
+      mutating func receiveNumbered(_ sdu: [UInt8]) {
+        let number = received.addNumbered(sdu)
+        if number != next { gaps += 1 }
+        next = number &+ 1
+      }
+    }
+    /// A channel: the parameters and limits of both directions, out first, and what was measured on it.
+    struct Channel: Sendable {
+      var psm: SPSM
+      var mtu: (out: Int, in: Int), mps: (out: Int, in: Int)
+      /// Octets a second that the link layer carries; nil: unknown.
+      var capacity: (out: Double?, in: Double?)
+      var echoes: Reads?
+      var out: Writes?
+      var `in`: Notifications?
     }
     var reads: Reads?
     var writes: Writes?
     var notifications: Notifications?
+    var channel: Channel?
     var isComplete = false
   }
 
@@ -79,6 +106,10 @@ final class BenchReport: Sendable {
       case .writes(let size): results.writes = Results.Writes(size: size)
       case .notifications(let size, let interval):
         results.notifications = Results.Notifications(size: size, received: Tally(interval: interval))
+      case .echoes(let octets): results.channel?.echoes = Results.Reads(octets: octets)
+      case .sdusOut(let size): results.channel?.out = Results.Writes(size: size)
+      case .sdusIn(let size):
+        results.channel?.in = Results.Notifications(size: size, received: Tally(interval: .zero))
       }
     }
     let start = ContinuousClock.now
@@ -97,20 +128,34 @@ final class BenchReport: Sendable {
     try result.get()
   }
 
+  /// A channel has opened.
+  func begin(_ channel: Results.Channel) {
+    update { $0.channel = channel }
+    if !json { for line in channel.lines { Console.line(line) } }
+  }
+
   // MARK: For people
 
   func live(_ measurement: Measurement, _ elapsed: Duration) -> String {
     let results = results
-    let (words, count, rate): (String, Int, Double?) =
+    func reads(_ words: String, _ reads: Results.Reads?) -> (String, Int, Double?) {
+      (words, reads?.latency.count ?? 0, reads?.perSecond)
+    }
+    func writes(_ words: String, _ writes: Results.Writes?) -> (String, Int, Double?) {
+      let offered = writes?.offered ?? 0
+      return (words, offered, offered > 0 ? Double(offered) / (elapsed / .seconds(1)) : nil)
+    }
+    func notifications(_ words: String, _ notifications: Results.Notifications?) -> (String, Int, Double?) {
+      (words, notifications?.received.count ?? 0, notifications?.received.perSecond)
+    }
+    let (words, count, rate) =
       switch measurement {
-      case .reads: ("reads", results.reads?.latency.count ?? 0, results.reads?.perSecond)
-      case .writes:
-        (
-          "write commands offered", results.writes?.offered ?? 0,
-          results.writes.flatMap { $0.offered > 0 ? Double($0.offered) / (elapsed / .seconds(1)) : nil }
-        )
-      case .notifications:
-        ("notifications", results.notifications?.received.count ?? 0, results.notifications?.received.perSecond)
+      case .reads: reads("reads", results.reads)
+      case .writes: writes("write commands offered", results.writes)
+      case .notifications: notifications("notifications", results.notifications)
+      case .echoes: reads("SDUs echoed", results.channel?.echoes)
+      case .sdusOut: writes("SDUs offered", results.channel?.out)
+      case .sdusIn: notifications("SDUs in", results.channel?.in)
       }
     let time =
       elapsed < plan.limit.duration
@@ -121,28 +166,12 @@ final class BenchReport: Sendable {
   private func lines(_ measurement: Measurement) -> [String] {
     let results = results
     switch measurement {
-    case .reads:
-      guard let reads = results.reads else { return [] }
-      let latency = reads.latency
-      let head = "reads of \(reads.octets) octets: \(latency.count) round trips"
-      guard let rate = reads.perSecond, let shares = latency.shares else { return [head] }
-      let times = shares.map { "\($0.name) \(text(of: $0.duration))" }.joined(separator: ", ")
-      return [head + " in \(text(of: reads.span)), \(styledRate(rate))", "  " + times] + latency.lines
-    case .writes:
-      guard let writes = results.writes else { return [] }
-      let head = "write commands of \(writes.size) octets: "
-      guard let arrived = writes.arrived else {
-        return [head + "\(writes.offered) offered, and the other end did not report how many arrived"]
-      }
-      return [head + "\(arrived.count) of \(writes.offered) arrived" + arrived.rateText]
-    case .notifications:
-      guard let notifications = results.notifications else { return [] }
-      let of = notifications.sent.map { " of \($0)" } ?? "", gaps = notifications.gaps
-      return [
-        "notifications of \(notifications.size) octets: \(notifications.received.count)\(of) received"
-          + notifications.received.rateText
-          + (gaps == 0 ? "" : "; \(gaps) not in order: the link, or an end of it, has a defect")
-      ]
+    case .reads: return results.reads?.lines("reads of") ?? []
+    case .writes: return results.writes.map { [$0.line("write commands of")] } ?? []
+    case .notifications: return results.notifications.map { [$0.line("notifications of")] } ?? []
+    case .echoes: return results.channel?.echoes?.lines("echoes of SDUs of") ?? []
+    case .sdusOut: return results.channel.flatMap { $0.out?.line("SDUs out, of", $0.capacity.out) }.map { [$0] } ?? []
+    case .sdusIn: return results.channel.flatMap { $0.in?.line("SDUs in, of", $0.capacity.in) }.map { [$0] } ?? []
     }
   }
 
@@ -152,12 +181,19 @@ final class BenchReport: Sendable {
     let results = results
     line.add("complete", results.isComplete)
     line.add("reads", results.reads.map(\.json))
-    line.add("writes", results.writes.map(\.json))
-    line.add("notifications", results.notifications.map(\.json))
+    line.add("writes", results.writes.map { $0.json() })
+    line.add("notifications", results.notifications.map { $0.json() })
+    if plan.usesChannel { line.add("channel", results.channel.map(\.json)) }
   }
 }
 
 extension BenchReport.Results.Reads {
+  fileprivate func lines(_ words: String) -> [String] {
+    let head = "\(words) \(octets) octets: \(latency.count) round trips"
+    guard let rate = perSecond, let shares = latency.shares else { return [head] }
+    let times = shares.map { "\($0.name) \(text(of: $0.duration))" }.joined(separator: ", ")
+    return [head + " in \(text(of: span)), \(styledRate(rate))", "  " + times] + latency.lines
+  }
   fileprivate var json: JSONLine {
     var line = JSONLine(), latencies = JSONLine()
     line.add("octets", octets)
@@ -179,23 +215,58 @@ extension BenchReport.Results.Reads {
   }
 }
 extension BenchReport.Results.Writes {
-  fileprivate var json: JSONLine {
+  fileprivate func line(_ words: String, _ capacity: Double? = nil) -> String {
+    let head = "\(words) \(size) octets: "
+    guard let arrived else { return head + "\(offered) offered, and the other end did not report how many arrived" }
+    return head + "\(arrived.count) of \(offered) arrived" + arrived.rateText + arrived.shareText(capacity)
+  }
+  fileprivate func json(_ capacity: Double? = nil) -> JSONLine {
     var line = JSONLine()
     line.add("size", size)
     line.add("offered", offered)
     line.add("arrived", arrived?.count)
     line.add(arrived)
+    if capacity != nil { line.add("share", arrived?.share(of: capacity)) }
     return line
   }
 }
 extension BenchReport.Results.Notifications {
-  fileprivate var json: JSONLine {
+  fileprivate func line(_ words: String, _ capacity: Double? = nil) -> String {
+    "\(words) \(size) octets: \(received.count)\(sent.map { " of \($0)" } ?? "") received" + received.rateText
+      + received.shareText(capacity)
+      + (gaps == 0 ? "" : "; \(gaps) not in order: the link, or an end of it, has a defect")
+  }
+  fileprivate func json(_ capacity: Double? = nil) -> JSONLine {
     var line = JSONLine()
     line.add("size", size)
     line.add("sent", sent)
     line.add("received", received.count)
     line.add("gaps", gaps)
     line.add(received)
+    if capacity != nil { line.add("share", received.share(of: capacity)) }
+    return line
+  }
+}
+extension BenchReport.Results.Channel {
+  fileprivate var lines: [String] {
+    let head =
+      "channel: PSM \(psm.text); SDUs of up to \(mtu.out) octets out, \(mtu.in) in; "
+      + "K-frames of \(mps.out) out, \(mps.in) in"
+    guard let out = capacity.out, let back = capacity.in else { return [head] }
+    return [head, "  the link layer carries \(kilobytes(out)) out, or \(kilobytes(back)) in"]
+  }
+  fileprivate var json: JSONLine {
+    var line = JSONLine()
+    line.add("psm", Int(psm.rawValue))
+    line.add("mtu_out", mtu.out)
+    line.add("mtu_in", mtu.in)
+    line.add("mps_out", mps.out)
+    line.add("mps_in", mps.in)
+    line.add("capacity_out", capacity.out)
+    line.add("capacity_in", capacity.in)
+    line.add("echoes", echoes.map(\.json))
+    line.add("out", out.map { $0.json(capacity.out) })
+    line.add("in", `in`.map { $0.json(capacity.in) })
     return line
   }
 }
@@ -215,8 +286,15 @@ extension Tally {
   /// ` in 5.00 s, 246.1/s, 126 kB/s`; empty where there is no rate.
   var rateText: String {
     guard let perSecond, let octetsPerSecond else { return "" }
-    return " in \(text(of: span)), \(styledRate(perSecond)), \(decimal(octetsPerSecond / 1000, 1)) kB/s"
+    return " in \(text(of: span)), \(styledRate(perSecond)), \(kilobytes(octetsPerSecond))"
   }
+  /// Of what the link layer carries, 0 … 1; nil: it is not known, or there is no rate.
+  func share(of capacity: Double?) -> Double? {
+    guard let capacity, let octetsPerSecond else { return nil }
+    return octetsPerSecond / capacity
+  }
+  /// `, 98.3 %`; empty where there is no share.
+  func shareText(_ capacity: Double?) -> String { share(of: capacity).map { ", \(decimal($0 * 100, 1)) %" } ?? "" }
 }
 
 extension Histogram {
@@ -238,6 +316,7 @@ extension Histogram {
   }
 }
 
+private func kilobytes(_ octets: Double) -> String { decimal(octets / 1000, 1) + " kB/s" }
 /// A number with `digits` digits after the point.
 func decimal(_ value: Double, _ digits: Int) -> String {
   let scale = (0..<digits).reduce(1) { scale, _ in scale * 10 }

@@ -17,6 +17,8 @@ struct Tally: Sendable, Equatable {
   private let interval: Duration
 
   init(interval: Duration) { self.interval = interval }
+  /// What is added from now on counts from now.
+  mutating func begin(at now: ContinuousClock.Instant = .now) { start = now }
   /// As reported by the other end.
   init(count: Int = 0, octets: Int = 0, span: Duration = .zero) {
     (self.count, self.octets, self.span, interval) = (count, octets, span, .zero)
@@ -43,6 +45,9 @@ struct Tally: Sendable, Equatable {
 /// | stream | notify | values sent as fast as possible; their first four octets number them from 0 |
 /// | control | write | octets of each value of the stream (16 bits), and how many to send (32 bits); 0 octets: stop |
 /// | counters | read | `BenchCounters` of this link |
+/// | channel | read | `BenchOffer`: the server's PSM (16 bits), and the longest K-frame that it accepts (16 bits) |
+///
+/// `BenchExchange` has what goes over the channel. Earlier versions have none.
 ///
 /// The server handles commands and reads in order of arrival: the counters cover all commands that arrived before the
 /// read.
@@ -53,6 +58,7 @@ struct BenchService: Sendable {
   static let streamUUID: BluetoothUUID = "B6E00004-F9FF-4FE8-B7C4-C6D0D9BB448A"
   static let controlUUID: BluetoothUUID = "B6E00005-F9FF-4FE8-B7C4-C6D0D9BB448A"
   static let countersUUID: BluetoothUUID = "B6E00006-F9FF-4FE8-B7C4-C6D0D9BB448A"
+  static let channelUUID: BluetoothUUID = "B6E00007-F9FF-4FE8-B7C4-C6D0D9BB448A"
 
   /// Octets of a value: from its number alone to the most that ATT allows (Vol 3, Part F, §3.2.9).
   static let sizes = 4...512
@@ -80,6 +86,7 @@ struct BenchService: Sendable {
       let stream = service.characteristic(Self.streamUUID, .notify)
       let control = service.characteristic(Self.controlUUID, .write, value: .fixed([UInt8](repeating: 0, count: 6)))
       let counters = service.characteristic(Self.countersUUID, .read, value: .dynamic)
+      service.characteristic(Self.channelUUID, .read, value: .fixed(BenchOffer.own.octets))
       return (sink.value, stream.value, control.value, counters.value)
     }
     do { database = try builder.build() } catch { preconditionFailure("the bench's own database: \(error)") }
@@ -109,7 +116,7 @@ struct BenchCounters: Equatable {
   }
 }
 
-/// The value of the control characteristic.
+/// The value of the control characteristic, and a part of an order on a channel.
 struct BenchOrder: Equatable {
   var size: Int
   var count: Int
@@ -118,11 +125,11 @@ struct BenchOrder: Equatable {
   init(size: Int, count: Int) { (self.size, self.count) = (size, count) }
   var octets: [UInt8] { littleEndian(UInt64(size), 2) + littleEndian(UInt64(count), 4) }
   /// nil: not six octets. A size out of range is clamped.
-  init?(_ octets: [UInt8]) {
+  init?(_ octets: [UInt8], longest: Int = BenchService.sizes.upperBound) {
     guard octets.count == 6 else { return nil }
     size = Int(octets[0]) | Int(octets[1]) << 8
     count = octets[2...].reversed().reduce(0) { $0 << 8 | Int($1) }
-    if size > 0 { size = min(max(size, BenchService.sizes.lowerBound), BenchService.sizes.upperBound) }
+    if size > 0 { size = min(max(size, BenchService.sizes.lowerBound), longest) }
   }
 }
 
@@ -130,7 +137,7 @@ struct BenchOrder: Equatable {
 func number(_ value: inout [UInt8], _ number: Int) {
   for octet in 0..<4 { value[octet] = UInt8(truncatingIfNeeded: number >> (8 * octet)) }
 }
-private func littleEndian(_ value: UInt64, _ count: Int) -> [UInt8] {
+func littleEndian(_ value: UInt64, _ count: Int) -> [UInt8] {
   (0..<count).map { UInt8(truncatingIfNeeded: value >> UInt64(8 * $0)) }
 }
 
@@ -143,6 +150,10 @@ final class BenchServer: Sendable {
     fileprivate(set) var arrived: Tally
     /// Notifications that were queued for sending.
     fileprivate(set) var sent: Tally
+    /// It has opened a channel.
+    var hasChannel = false
+    /// Of the last measurements of its channel.
+    var sdusArrived = Tally(interval: .zero), sdusSent = Tally(interval: .zero)
     fileprivate var isSubscribed = false
     fileprivate var order = BenchOrder.stop
     fileprivate var stream: Task<Void, Never>?
@@ -186,9 +197,24 @@ final class BenchServer: Sendable {
         report(.served(client, nil))
       }
     }
-    let events = await host.events
+    let events = await host.events, listener = try await host.listen(psm: BenchOffer.own.psm, mtu: BenchOffer.mtu)
     try await advertise(on: host)
     await begun()
+    try await withThrowingDiscardingTaskGroup { group in
+      group.addTask { [self] in
+        await withDiscardingTaskGroup { channels in
+          do {
+            for try await channel in listener { channels.addTask { [self] in try? await serve(channel) } }
+          } catch {}  // the host ended: the events have the reason
+        }
+      }
+      defer { group.cancelAll() }
+      try await serve(events, on: host, report)
+    }
+  }
+  private func serve(
+    _ events: HostSequence<ServerEvent>, on host: BluetoothHost, _ report: @escaping @Sendable (Event) -> Void
+  ) async throws {
     for try await event in events {
       switch event {
       case .connected(let link):
@@ -220,6 +246,13 @@ final class BenchServer: Sendable {
     }
   }
 
+  func note(_ id: LinkID, _ body: (inout Client) -> Void) {
+    clients.withLock { clients in
+      guard var client = clients[id] else { return }
+      body(&client)
+      clients[id] = client
+    }
+  }
   /// Ends the stream, which makes its count final, and begins another if the client wants one.
   private func change(_ id: LinkID, _ body: (inout Client) -> Void) async {
     let running = clients.withLock { $0[id]?.stream }
