@@ -1,4 +1,6 @@
 import BindruneATT
+import BindruneGAP
+import BindruneL2CAP
 import BindruneWire
 import BindruneGATT
 
@@ -15,6 +17,8 @@ public struct DatabaseFile: Sendable {
   public let services: DatabaseBuilder
   /// The values that the application holds, and how it answers.
   public let applicationValues: [AttributeHandle: ApplicationValue]
+  /// The channels that the device offers beside its services.
+  public let channels: [DatabaseChannel]
   /// The UUIDs of the primary services that the file describes, in its order.
   public let primaryServices: [BluetoothUUID]
   /// Contents that are legal in a script's database, but probably a mistake in one that is offered to clients.
@@ -25,6 +29,7 @@ public struct DatabaseFile: Sendable {
     database = Database()
     services = DatabaseBuilder()
     applicationValues = [:]
+    channels = []
     primaryServices = []
     warnings = []
   }
@@ -45,6 +50,7 @@ public struct DatabaseFile: Sendable {
     if let name, !reader.hasGenericAccess { reader.builder.genericAccess(name: name) }
     services = reader.builder
     applicationValues = reader.applicationValues
+    channels = reader.channels
     primaryServices = reader.primaryServices
     warnings = reader.warnings
     do throws(DatabaseError) {
@@ -54,6 +60,21 @@ public struct DatabaseFile: Sendable {
     } catch {
       throw reader.explain(error)
     }
+  }
+}
+
+/// A credit-based channel that peers may open, any number of times. Vol 3, Part A, §4.22.
+public struct DatabaseChannel: Sendable, Equatable {
+  /// nil: the least dynamic one that is free.
+  public var psm: SPSM?
+  public var security: ChannelSecurity
+  public var action: Action
+
+  /// What becomes of an SDU.
+  public enum Action: String, Sendable, CaseIterable { case discard, echo }
+
+  public init(psm: SPSM?, security: ChannelSecurity, action: Action) {
+    (self.psm, self.security, self.action) = (psm, security, action)
   }
 }
 
@@ -105,6 +126,7 @@ private struct DatabaseReader {
   let file: String
   var builder = DatabaseBuilder()
   var applicationValues: [AttributeHandle: ApplicationValue] = [:]
+  var channels: [DatabaseChannel] = []
   var hasGenericAccess = false
   var primaryServices: [BluetoothUUID] = []
   var warnings: [FileError] = []
@@ -114,13 +136,35 @@ private struct DatabaseReader {
   init(file: String) { self.file = file }
 
   mutating func read(_ json: JSON) throws(FileError) {
-    let top = try Fields(json, "a database", ["title", "services"], file)
+    let top = try Fields(json, "a database", ["title", "services", "channels"], file)
     _ = try top.string("title")
     for json in try top.required("services", try top.list("services")) {
       let fields = try Fields(
         json, "a service", ["uuid", "type", "handle", "end", "includes", "characteristics"], file)
       try service(fields)
     }
+    for json in try top.list("channels") ?? [] {
+      try channel(try Fields(json, "a channel", ["psm", "security", "action"], file))
+    }
+  }
+
+  private mutating func channel(_ fields: Fields) throws(FileError) {
+    let psm = try fields.number("psm", 0x0001...0x00FF).map { SPSM(rawValue: UInt16($0)) }
+    if let psm, let member = fields.member("psm") {
+      let place = member.value.place
+      guard psm != .eatt else {
+        throw FileError(file, line: place.line, column: place.column, "PSM \(psm.text) is that of ATT; choose another")
+      }
+      guard !channels.contains(where: { $0.psm == psm }) else {
+        throw FileError(
+          file, line: place.line, column: place.column, "PSM \(psm.text) is that of a channel above; choose another")
+      }
+    }
+    let security = try fields.choice(
+      "security", ["none": ChannelSecurity.none, "encrypted": .encrypted, "authenticated": .authenticated])
+    let actions = Dictionary(uniqueKeysWithValues: DatabaseChannel.Action.allCases.map { ($0.rawValue, $0) })
+    let action = try fields.required("action", try fields.choice("action", actions))
+    channels.append(DatabaseChannel(psm: psm, security: security ?? .none, action: action))
   }
 
   private mutating func service(_ fields: Fields) throws(FileError) {

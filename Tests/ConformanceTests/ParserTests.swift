@@ -1,5 +1,6 @@
 import BindruneATT
 import BindruneConformance
+import BindruneL2CAP
 import BindruneWire
 import BindruneGATT
 import TestSupport
@@ -295,7 +296,7 @@ import Testing
       #"{"services": [], ▸"services": []}"#,
       "the key \"services\" is a duplicate (first in line 1); remove one"
     ),
-    (#"{▸"Services": []}"#, "unknown key \"Services\"; a database has title, services"),
+    (#"{▸"Services": []}"#, "unknown key \"Services\"; a database has title, services, channels"),
     (#"{"services": ▸{}}"#, "\"services\" must be a list, in [ ], and this is an object"),
     (service(#""uuid": ▸"180""#), "\"uuid\" is a UUID: \"180F\", or \"A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00\""),
     (service(#""uuid": "180F", "type": ▸"third""#), "\"type\" is one of primary, secondary"),
@@ -365,6 +366,16 @@ import Testing
       service(#""uuid": "180F", "includes": [▸{"service": 9}]"#),
       "no service is declared at the handle that the include at 0x0002 names"
     ),
+    (channel(#""psm": ▸"0x0100", "action": "echo""#), "\"psm\" is a number from 1 to 255, or in hex as \"0x0010\""),
+    (channel(#""psm": ▸39, "action": "echo""#), "PSM 0x0027 is that of ATT; choose another"),
+    (
+      channel(#""psm": 128, "action": "echo"}, {"psm": ▸"0x80", "action": "discard""#),
+      "PSM 0x0080 is that of a channel above; choose another"
+    ),
+    (channel(#""action": ▸"print""#), "\"action\" is one of discard, echo"),
+    (channel(#""action": "echo", "security": ▸"open""#), "\"security\" is one of authenticated, encrypted, none"),
+    (#"{"services": [], "channels": [▸{"psm": 128}]}"#, "a channel without \"action\"; add it"),
+    (channel(#""action": "echo", ▸"mtu": 64"#), "unknown key \"mtu\"; a channel has psm, security, action"),
     (#"{"services": [{"uuid": "180F"▸]}"#, "\"]\" instead of a comma or the closing brace"),
     (#"{"title": "a\▸q"}"#, "\\q is not an escape; a backslash itself is written \\\\"),
     ("{\"title\": \"a▸\n\"}", "a string ends in the line where it began; close it with \""),
@@ -374,6 +385,7 @@ import Testing
     ),
   ]
   static func service(_ members: String) -> String { "{\"services\": [{\(members)}]}" }
+  static func channel(_ members: String) -> String { "{\"services\": [], \"channels\": [{\(members)}]}" }
   static func characteristic(_ members: String) -> String {
     service("\"uuid\": \"180F\", \"characteristics\": [{\"uuid\": \"2A19\", \(members)}]")
   }
@@ -384,6 +396,16 @@ import Testing
       _ = try DatabaseFile(text.filter { $0 != "▸" }, file: "d")
       Issue.record("\(text) is read without an error")
     } catch { #expect("\(error)" == "\(place): \(expected)") }
+  }
+
+  @Test func channels() throws {
+    let file = try DatabaseFile(
+      #"""
+      { "services": [], "channels": [
+        { "action": "discard" }, { "psm": "0x0080", "security": "authenticated", "action": "echo" } ] }
+      """#, file: "d")
+    let second = DatabaseChannel(psm: SPSM(rawValue: 0x80), security: .authenticated, action: .echo)
+    #expect(file.channels == [DatabaseChannel(psm: nil, security: .none, action: .discard), second])
   }
 
   @Test func aDatabaseIsTakenAsWritten() throws {

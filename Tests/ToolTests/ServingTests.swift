@@ -19,10 +19,12 @@ import Testing
             { "uuid": "FFE1", "properties": ["indicate"], "value": "07", "descriptors": [ { "uuid": "2902" } ] },
             { "uuid": "FFE2", "properties": ["read", "notify"], "value": "08" } ] } ] }
     """#
-  private func withProfile<Result>(_ body: (String) async throws -> Result) async throws -> Result {
+  private func withProfile<Result>(
+    _ profile: String = ServingTests.profile, _ body: (String) async throws -> Result
+  ) async throws -> Result {
     try await withFolder { folder in
       let path = folder.appending(path: "profile.json").path
-      try Self.profile.write(toFile: path, atomically: true, encoding: .utf8)
+      try profile.write(toFile: path, atomically: true, encoding: .utf8)
       return try await body(path)
     }
   }
@@ -75,6 +77,96 @@ import Testing
       let end = try await Tool("serve", "--hci", "sim", "--profile", path, "--duration", "0.1").end()
       #expect(end.status == 0 && end.errors.hasPrefix("Warning: \(path):6:"), "\(end.errors)")
     }
+  }
+
+  private static let channels = #"""
+    { "services": [], "channels": [
+        { "action": "discard" }, { "psm": "0x80", "action": "echo" },
+        { "psm": 255, "security": "encrypted", "action": "echo" } ] }
+    """#
+
+  /// An echo that nobody reads stops its sender, and nothing is lost.
+  @Test func channels() async throws {
+    try await withProfile(Self.channels) { path in
+      let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal)
+      let server = try ProfileServer(path, name: "Profile"), (lines, reports) = AsyncStream.makeStream(of: String.self)
+      let peripheral = BluetoothHost(radio.controller(), database: server.database)
+      try await peripheral.start()
+      let serving = Task {
+        try await server.run(on: peripheral, name: "Profile", period: .seconds(60), begun: {}) { reports.yield($0) }
+      }
+      var heard = lines.makeAsyncIterator()
+      // The first channel gets the least PSM that no other has.
+      for expected in ["PSM 0x0080: echo", "PSM 0x00FF: echo", "PSM 0x0081: discard"] {
+        #expect(await heard.next() == expected)
+      }
+      let central = try await BluetoothHost.open("sim", radio: radio)
+      let link = try await central.connect(to: await peripheral.ownAddress)
+      let echo = try await link.openChannel(psm: SPSM(rawValue: 0x80))
+      let sdus = (0..<100).map { number in
+        [UInt8](repeating: UInt8(number), count: number.isMultiple(of: 10) ? 0 : 1_999)
+      }
+      var accepted = 0
+      while try echo.port.offer(sdus[accepted]) { accepted += 1 }
+      let rest = sdus.dropFirst(accepted)
+      #expect(rest.count > 50)
+      let sending = Task { for sdu in rest { try await echo.send(sdu) } }
+      var returned: [[UInt8]] = []
+      for try await sdu in echo.received {
+        returned.append(sdu)
+        if returned.count == sdus.count { break }
+      }
+      #expect(returned == sdus)
+      try await sending.value
+      await echo.close()
+
+      let drain = try await link.openChannel(psm: SPSM(rawValue: 0x81))
+      for sdu in sdus { try await drain.send(sdu) }
+      await drain.close()
+      // Both devices pair for it.
+      #expect(!(await link.security.isEncrypted))
+      let secure = try await link.openChannel(psm: SPSM(rawValue: 0xFF), mtu: 23)
+      #expect(await link.security.isEncrypted)
+      try await secure.send([UInt8](0..<23))
+      for try await sdu in secure.received {
+        #expect(sdu == [UInt8](0..<23))
+        break
+      }
+      await secure.close()
+      var closed: [String] = []
+      while closed.count < 3, let line = await heard.next() {
+        if line.hasPrefix("channel closed") { closed.append(line) }
+      }
+      #expect(
+        closed == [
+          "channel closed: PSM 0x0080, 179910 octets received", "channel closed: PSM 0x0081, 179910 octets received",
+          "channel closed: PSM 0x00FF, 23 octets received",
+        ])
+      await central.close()
+      serving.cancel()
+      _ = await serving.result
+      await peripheral.close()
+    }
+  }
+
+  /// The channel of a file, and `pipe`.
+  @Test func channelsOfTheTool() async throws {
+    let (radio, spec) = try await controllers()
+    try await withProfile(Self.channels) { path in
+      let server = try Tool("serve", "--hci", spec, "--name", "Profile", "--profile", path)
+      _ = try await server.line("PSM 0x0081: discard")
+      let pipe = try await Tool.shell("printf hello | bindrune pipe --hci \(spec) --name Profile --psm 0x80").end()
+      #expect(pipe.status == 0 && pipe.output == "hello", "\(pipe.errors)")
+      _ = try await server.line("channel closed: PSM 0x0080, 5 octets received")
+      server.signal(SIGINT)
+      #expect(await server.end().status == 0)
+      try #"{ "services": [], "channels": [ { "psm": 128, "action": "echo" }, { "psm": 128, "action": "echo" } ] }"#
+        .write(toFile: path, atomically: true, encoding: .utf8)
+      let bad = try await Tool("serve", "--hci", "sim", "--profile", path).end()
+      #expect(bad.status == 1 && bad.errors.contains(":1:76: PSM 0x0080 is that of a channel above; choose another"))
+    }
+    radio.signal(SIGINT)
+    _ = await radio.end()
   }
 
   /// A central that connects at the first advertisement is reported, although the controller reports both at once.

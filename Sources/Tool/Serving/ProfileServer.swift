@@ -10,11 +10,15 @@ import Synchronization
 ///
 /// Answers with the delays and errors that the file gives. Notifies current values once per period, and indicates a
 /// value once, when a client subscribes. The host's server handles Service Changed.
+///
+/// Listens for the file's channels, and returns their SDUs or drops them. A peer that does not read the echo has to
+/// wait with what it sends.
 final class ProfileServer: Sendable {
   let database: Database
   /// Possible mistakes in the file.
   let warnings: [FileError]
   private let services: [BluetoothUUID]
+  private let channels: [DatabaseChannel]
   private struct State {
     /// The values that the application answers for.
     var applicationValues: [AttributeHandle: ApplicationValue]
@@ -28,6 +32,7 @@ final class ProfileServer: Sendable {
     let file = try ScriptFile.database(path, genericAccessName: name)
     database = file.database
     services = file.primaryServices
+    channels = file.channels
     warnings = file.warnings
     state = Mutex(State(applicationValues: file.applicationValues))
   }
@@ -50,9 +55,24 @@ final class ProfileServer: Sendable {
     _ report: @escaping @Sendable (String) -> Void
   ) async throws {
     let events = await host.events  // before it advertises: a client may connect at once
+    // Those with a PSM first: the host would choose one of them for another.
+    var listeners: [(DatabaseChannel, ChannelListener)] = []
+    for channel in channels.filter({ $0.psm != nil }) + channels.filter({ $0.psm == nil }) {
+      listeners.append((channel, try await host.listen(psm: channel.psm, security: channel.security, mtu: Self.mtu)))
+    }
     try await host.advertise(advertisingData(name: name))
     await begun()
+    for (channel, listener) in listeners { report("PSM \(listener.psm.text): \(channel.action.rawValue)") }
     try await withThrowingTaskGroup(of: Void.self) { group in
+      for (offer, listener) in listeners {
+        group.addTask { [self] in
+          try await withThrowingDiscardingTaskGroup { group in
+            for try await channel in listener {
+              group.addTask { [self] in await serve(channel, offer.action, report) }
+            }
+          }
+        }
+      }
       group.addTask { [self] in
         // A delayed answer does not hold up the next event.
         try await withThrowingDiscardingTaskGroup { answers in
@@ -75,6 +95,31 @@ final class ProfileServer: Sendable {
       try await group.next()
       group.cancelAll()
     }
+  }
+
+  /// The longest SDU of a channel.
+  private static let mtu = 4096
+
+  /// Until the channel ends.
+  private func serve(
+    _ channel: LinkChannel, _ action: DatabaseChannel.Action, _ report: @Sendable (String) -> Void
+  ) async {
+    var octets = 0
+    report("channel opened: PSM \(channel.psm.text), \(channel.link.peer)")
+    do {
+      for try await sdu in channel.received {
+        octets += sdu.count
+        guard action == .echo else { continue }
+        // The peer may accept shorter SDUs than it sends.
+        var rest = sdu[...]
+        repeat {
+          let part = Array(rest.prefix(channel.longestSDU))
+          try await channel.send(part)
+          rest = rest.dropFirst(part.count)
+        } while !rest.isEmpty
+      }
+    } catch {}  // the channel has ended
+    report("channel closed: PSM \(channel.psm.text), \(AirText.count(octets, "octet")) received")
   }
 
   private func value(_ handle: AttributeHandle) -> [UInt8] {

@@ -11,7 +11,8 @@ struct Serve: AsyncParsableCommand, EventReporter {
       Advertises Heart Rate, Battery and Device Information to any number of centrals until interrupted. \
       --profile serves the services of a file instead, in the JSON of conformance scripts \
       (Fixtures/Scripts/FORMAT.md), adds a Generic Access service if the file has none, and notifies each current \
-      value once a second. What its characteristics require, such as "read": "encrypted", devices get by pairing.
+      value once a second. What its characteristics require, such as "read": "encrypted", devices get by pairing. Of \
+      its "channels" each listens on a PSM, and returns SDUs ("echo") or drops them ("discard").
       """)
 
   @OptionGroup var options: HostOptions
