@@ -50,6 +50,12 @@ import Testing
     let head = "  channel      PSM 0x0080, 0x0040 to the peer's 0x0040, opened by the host, "
     #expect(text.lines.contains { $0.hasPrefix(head) })
     #expect(text.output.contains("sent ") && text.output.contains(", 70,001 octets, mean "))
+    // So does `watch`, whose seconds add nothing up.
+    let seconds = try await Tool("watch", "--trace", trace, "--speed", "max", "--json").end().objects()
+    let last = (seconds.last?["channels"] as? [[String: any Sendable]])?.first
+    #expect((last?["sent"] as? [String: any Sendable])?["octets"] as? Int == Self.image.count)
+    #expect(
+      (last?["received"] as? [String: any Sendable])?["octets"] as? Int == back && last?["closed"] as? Bool == true)
   }
   private func contents(_ folder: URL, _ name: String) throws -> [UInt8] {
     [UInt8](try Data(contentsOf: folder.appending(path: name)))

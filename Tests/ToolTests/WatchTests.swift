@@ -22,9 +22,12 @@ import Testing
     AirPage(monitor: monitor, title: "watching", hasColour: hasColour)
       .lines(in: Screen.Size(columns: columns, rows: rows))
   }
-  private func feed(_ sink: inout DissectingSink<AirMonitor>, _ octets: [UInt8], second: Int64) {
+  private func feed(
+    _ sink: inout DissectingSink<some TraceSink>, _ octets: [UInt8], second: Int64,
+    _ direction: HCIDirection = .fromController
+  ) {
     let record = CaptureRecord(
-      number: 1, time: second * 1_000_000_000, direction: .fromController, octets: Octets(0, octets.count))
+      number: 1, time: second * 1_000_000_000, direction: direction, octets: Octets(0, octets.count))
     sink.receive(record, octets.span)
   }
   private func report(_ device: UInt8, name: [UInt8], rssi: Int8) -> [UInt8] {
@@ -87,6 +90,41 @@ import Testing
     let plain = page(sink.sink, 80, 24), painted = page(sink.sink, 80, 24, hasColour: true)
     #expect(painted.map { $0.replacing(/\u{1B}\[[0-9]*m/, with: "").replacing(#/ +$/#, with: "") } == plain)
     #expect(painted != plain)
+  }
+
+  /// A link, a channel that the host opens on it, an SDU of each side, and the end of the channel. Vol 3, Part A, §4.22.
+  @Test func channels() {
+    var sink = DissectingSink(WatchedAir(keepsChanges: true)), texts: [String] = []
+    func send(_ octets: [UInt8], on channel: UInt8, _ direction: HCIDirection) {
+      let count = UInt8(octets.count), flags: UInt8 = direction == .fromHost ? 0x00 : 0x20
+      feed(&sink, [0x02, 0x01, flags, count + 4, 0, count, 0, channel, 0] + octets, second: 1, direction)
+      texts += sink.sink.takeChannels().map { AirText.line($0, sink.sink.monitor) }
+    }
+    func rows() -> [[Substring]] {
+      AirPage(monitor: sink.sink.monitor, channels: sink.sink.channels(), title: "watching")
+        .lines(in: Screen.Size(columns: 90, rows: 40)).filter { $0.contains("  0x0080  ") }.map {
+          $0.split(separator: " ")
+        }
+    }
+    let connected: [UInt8] = [0x04, 0x3E, 0x13, 0x01, 0, 1, 0, 0, 0, 1, 0x53, 0, 0x5E, 0, 0, 24, 0, 0, 0, 0xF4, 1, 0]
+    feed(&sink, connected, second: 0)
+    // MTU 4,096, MPS 247 and 34 credits; MTU 23, MPS 23 and two credits.
+    send([0x14, 1, 10, 0, 0x80, 0, 0x40, 0, 0, 0x10, 247, 0, 34, 0], on: 5, .fromHost)
+    send([0x15, 1, 10, 0, 0x41, 0, 23, 0, 23, 0, 2, 0, 0, 0], on: 5, .fromController)
+    send([3, 0, 1, 2, 3], on: 0x41, .fromHost)
+    send([1, 0, 9], on: 0x40, .fromController)
+    #expect(rows() == [["0x0001", "0x0080", "0x0040", "1", "3", "1", "1", "1", "33"]])
+    send([0x06, 2, 4, 0, 0x41, 0, 0x40, 0], on: 5, .fromHost)
+    send([0x07, 2, 4, 0, 0x41, 0, 0x40, 0], on: 5, .fromController)
+    #expect(rows() == [["0x0001", "0x0080", "0x0040", "1", "3", "closed", "1", "1", "closed"]])
+    let words = "       1.000  link    0x0001  channel 0x0040"
+    #expect(
+      texts == [
+        words + ", PSM 0x0080, opened by the host: SDUs of up to 23 octets sent, 4096 received",
+        words + " closed: 1 SDU sent, 3 octets; 1 SDU received, 1 octet",
+      ])
+    feed(&sink, [0x04, 0x05, 4, 0, 1, 0, 0x13], second: 2)
+    #expect(rows() == [] && sink.sink.channels(since: 2_000_000_000).count == 1)
   }
 
   @Test func curves() {

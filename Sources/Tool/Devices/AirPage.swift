@@ -9,6 +9,7 @@ import BindruneHCI
 /// it leaves out.
 struct AirPage {
   let monitor: AirMonitor
+  var channels: [AirChannel] = []
   let title: String
   var hasColour = false
 
@@ -19,7 +20,7 @@ struct AirPage {
 
   /// At most `size.rows` lines, none wider than `size.columns`.
   func lines(in size: Screen.Size) -> [String] {
-    let tables = [layers, links, values, devices].filter { !$0.rows.isEmpty }
+    let tables = [layers, links, streams, values, devices].filter { !$0.rows.isEmpty }
     var lines = ([heading] + adapterLines).map { $0.cut(to: size.columns) }
     if hasColour { lines[0] = Console.Style.bold.on(lines[0]) }
     let shares = Self.shares(of: size.rows - lines.count, among: tables.map(\.rows.count))
@@ -113,6 +114,32 @@ struct AirPage {
         .init("\(link.sent + link.received)", style), .init(AirText.state(link), style),
       ])
     }
+    return table
+  }
+  /// SDUs, their octets, and the K-frames that may still be sent, of each direction.
+  private var streams: AirTable {
+    var table = AirTable([
+      .init("LINK", .fixed(handleWidth), rank: 1), .init("PSM", .fixed(6)), .init("CHANNEL", .fixed(7), rank: 4),
+      .init("SENT", .fixed(7), isRight: true), .init("OCTETS", .fixed(9), isRight: true, rank: 2),
+      .init("CREDITS", .fixed(7), isRight: true), .init("RECEIVED", .fixed(8), isRight: true),
+      .init("OCTETS", .fixed(9), isRight: true, rank: 3), .init("CREDITS", .fixed(7), isRight: true),
+    ])
+    for channel in channels {
+      let statistics = channel.statistics, style: Console.Style? = statistics.isClosed ? .dim : nil
+      table.rows.append(
+        [
+          .init(AirText.handle(channel.connection), style ?? .cyan),
+          .init(AirText.handle(UInt32(statistics.spsm)), style ?? .bold),
+          .init(AirText.handle(UInt32(statistics.host)), style),
+        ]
+          + [statistics.sent, statistics.received].flatMap { stream in
+            [
+              AirTable.Item("\(stream.sdus)", style), .init("\(stream.octets)", style),
+              .init(statistics.isClosed ? "closed" : "\(stream.credits)", style),
+            ]
+          })
+    }
+    table.newest = channels.map(\.statistics.openedTime)
     return table
   }
   private var values: AirTable {

@@ -92,6 +92,18 @@ enum AirText {
     }
     return AirPage.seconds(change.time, digits: 3).leftPadded(12) + "  " + words
   }
+  /// It has opened or closed.
+  static func line(_ channel: AirChannel, _ monitor: AirMonitor) -> String {
+    let statistics = channel.statistics, sent = statistics.sent, received = statistics.received
+    let name = "link    \(handle(channel.connection))  channel \(handle(UInt32(statistics.host)))"
+    let words =
+      statistics.isClosed
+      ? " closed: \(count(sent.sdus, "SDU")) sent, \(count(sent.octets, "octet")); "
+        + "\(count(received.sdus, "SDU")) received, \(count(received.octets, "octet"))"
+      : ", PSM \(handle(UInt32(statistics.spsm))), opened by the \(statistics.asker == .fromHost ? "host" : "peer"): "
+        + "SDUs of up to \(sent.mtu) octets sent, \(received.mtu) received"
+    return AirPage.seconds(monitor.now, digits: 3).leftPadded(12) + "  " + name + words
+  }
   /// What the current second had; nil: nothing.
   static func rates(_ monitor: AirMonitor) -> String? {
     let second = monitor.second
@@ -106,8 +118,8 @@ enum AirText {
   // MARK: JSON
 
   /// The current second: everything that was counted, heard or sent in it, and the links and controllers as they are.
-  static func object(_ monitor: AirMonitor) -> JSONLine {
-    let second = monitor.second
+  static func object(_ air: WatchedAir) -> JSONLine {
+    let monitor = air.monitor, second = monitor.second
     var object = JSONLine(event: "second")
     object.add("second", second)
     object.add("time", monitor.start.map { Double($0) / 1_000_000_000 + Double(second) })
@@ -123,6 +135,7 @@ enum AirText {
     // The end of such a link is reported already.
     let begin = Int64(second) * 1_000_000_000
     object.add("links", monitor.links.filter { $0.ended ?? .max >= begin }.map { Self.object($0, monitor) })
+    object.add("channels", air.channels(since: begin).map(Self.object))
     object.add("devices", monitor.devices.filter { $0.lastHeard >= begin }.map { Self.object($0, second) })
     object.add("values", monitor.values.filter { $0.time >= begin }.map(Self.object))
     return object
@@ -157,6 +170,28 @@ enum AirText {
     object.add("packets", link.packets.count(at: monitor.second))
     object.add("ended", link.ended != nil)
     object.add("reason", link.reason.map { reason($0) })
+    return object
+  }
+  private static func object(_ channel: AirChannel) -> JSONLine {
+    let statistics = channel.statistics
+    var object = JSONLine()
+    object.add("adapter", Int(channel.adapter))
+    object.add("conn", handle(channel.connection).lowercased())
+    object.add("psm", Int(statistics.spsm))
+    object.add("channel", Int(statistics.host))
+    object.add("peer_channel", Int(statistics.peer))
+    object.add("opened_by", statistics.asker == .fromHost ? "host" : "peer")
+    object.add("closed", statistics.isClosed)
+    for (key, stream) in [("sent", statistics.sent), ("received", statistics.received)] {
+      var counts = JSONLine()
+      counts.add("mtu", stream.mtu)
+      counts.add("mps", stream.mps)
+      counts.add("sdus", stream.sdus)
+      counts.add("frames", stream.frames)
+      counts.add("octets", stream.octets)
+      counts.add("credits", stream.credits)
+      object.add(key, counts)
+    }
     return object
   }
   private static func object(_ device: AirDevice, _ second: Int) -> JSONLine {
