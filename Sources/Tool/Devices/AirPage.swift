@@ -9,7 +9,6 @@ import BindruneHCI
 /// it leaves out.
 struct AirPage {
   let monitor: AirMonitor
-  var channels: [AirChannel] = []
   let title: String
   var hasColour = false
 
@@ -124,11 +123,12 @@ struct AirPage {
       .init("CREDITS", .fixed(7), isRight: true), .init("RECEIVED", .fixed(8), isRight: true),
       .init("OCTETS", .fixed(9), isRight: true, rank: 3), .init("CREDITS", .fixed(7), isRight: true),
     ])
-    for channel in channels {
-      let statistics = channel.statistics, style: Console.Style? = statistics.isClosed ? .dim : nil
+    let channels = monitor.links.filter { $0.ended == nil }.flatMap { link in link.channels.map { (link, $0) } }
+    for (link, statistics) in channels {
+      let style: Console.Style? = statistics.isClosed ? .dim : nil
       table.rows.append(
         [
-          .init(AirText.handle(channel.connection), style ?? .cyan),
+          .init(AirText.handle(link.connection), style ?? .cyan),
           .init(AirText.handle(UInt32(statistics.spsm)), style ?? .bold),
           .init(AirText.handle(UInt32(statistics.host)), style),
         ]
@@ -139,7 +139,7 @@ struct AirPage {
             ]
           })
     }
-    table.newest = channels.map(\.statistics.openedTime)
+    table.newest = channels.map(\.1.openedTime)
     return table
   }
   private var values: AirTable {

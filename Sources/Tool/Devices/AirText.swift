@@ -87,22 +87,22 @@ enum AirText {
         }
       words = "link    \(handle(link.connection))  \(what)"
     case .ended(let link): words = "link    \(handle(link.connection))  \(state(link))"
+    case .channel(let link, let channel): words = "link    \(handle(link.connection))  \(text(channel))"
     case .value(let value):
       words = "value   \(handle(value.connection))  \(attribute(value)) \(value.cause.rawValue): \(text(value))"
     }
     return AirPage.seconds(change.time, digits: 3).leftPadded(12) + "  " + words
   }
-  /// It has opened or closed.
-  static func line(_ channel: AirChannel, _ monitor: AirMonitor) -> String {
-    let statistics = channel.statistics, sent = statistics.sent, received = statistics.received
-    let name = "link    \(handle(channel.connection))  channel \(handle(UInt32(statistics.host)))"
-    let words =
-      statistics.isClosed
-      ? " closed: \(count(sent.sdus, "SDU")) sent, \(count(sent.octets, "octet")); "
+  /// A channel that has opened or closed.
+  private static func text(_ channel: ChannelStatistics) -> String {
+    let sent = channel.sent, received = channel.received, name = "channel \(handle(UInt32(channel.host)))"
+    if channel.isClosed {
+      return "\(name) closed: \(count(sent.sdus, "SDU")) sent, \(count(sent.octets, "octet")); "
         + "\(count(received.sdus, "SDU")) received, \(count(received.octets, "octet"))"
-      : ", PSM \(handle(UInt32(statistics.spsm))), opened by the \(statistics.asker == .fromHost ? "host" : "peer"): "
-        + "SDUs of up to \(sent.mtu) octets sent, \(received.mtu) received"
-    return AirPage.seconds(monitor.now, digits: 3).leftPadded(12) + "  " + name + words
+    }
+    return
+      "\(name), PSM \(handle(UInt32(channel.spsm))), opened by the \(channel.asker == .fromHost ? "host" : "peer"): "
+      + "SDUs of up to \(sent.mtu) octets sent, \(received.mtu) received"
   }
   /// What the current second had; nil: nothing.
   static func rates(_ monitor: AirMonitor) -> String? {
@@ -118,8 +118,8 @@ enum AirText {
   // MARK: JSON
 
   /// The current second: everything that was counted, heard or sent in it, and the links and controllers as they are.
-  static func object(_ air: WatchedAir) -> JSONLine {
-    let monitor = air.monitor, second = monitor.second
+  static func object(_ monitor: AirMonitor) -> JSONLine {
+    let second = monitor.second
     var object = JSONLine(event: "second")
     object.add("second", second)
     object.add("time", monitor.start.map { Double($0) / 1_000_000_000 + Double(second) })
@@ -134,8 +134,9 @@ enum AirText {
     object.add("controllers", monitor.adapters.map(Self.object))
     // The end of such a link is reported already.
     let begin = Int64(second) * 1_000_000_000
-    object.add("links", monitor.links.filter { $0.ended ?? .max >= begin }.map { Self.object($0, monitor) })
-    object.add("channels", air.channels(since: begin).map(Self.object))
+    let links = monitor.links.filter { $0.ended ?? .max >= begin }
+    object.add("links", links.map { Self.object($0, monitor) })
+    object.add("channels", links.flatMap { link in link.channels.map { Self.object($0, of: link) } })
     object.add("devices", monitor.devices.filter { $0.lastHeard >= begin }.map { Self.object($0, second) })
     object.add("values", monitor.values.filter { $0.time >= begin }.map(Self.object))
     return object
@@ -172,11 +173,10 @@ enum AirText {
     object.add("reason", link.reason.map { reason($0) })
     return object
   }
-  private static func object(_ channel: AirChannel) -> JSONLine {
-    let statistics = channel.statistics
+  private static func object(_ statistics: ChannelStatistics, of link: AirLink) -> JSONLine {
     var object = JSONLine()
-    object.add("adapter", Int(channel.adapter))
-    object.add("conn", handle(channel.connection).lowercased())
+    object.add("adapter", Int(link.adapter))
+    object.add("conn", handle(link.connection).lowercased())
     object.add("psm", Int(statistics.spsm))
     object.add("channel", Int(statistics.host))
     object.add("peer_channel", Int(statistics.peer))

@@ -206,24 +206,23 @@ struct WatchFeed: ~Copyable {
   enum Form { case page, lines, objects }
   let form: Form
   private let title: String
-  private var sink: DissectingSink<WatchedAir>
+  private var sink: DissectingSink<AirMonitor>
   private var text = ""
   /// Nanoseconds between the first record and the newest, or the time that ``advance(to:)`` has come to.
-  var now: Int64 { sink.sink.monitor.now }
+  var now: Int64 { sink.sink.now }
   /// Nanoseconds since the first record, for nanoseconds since 1970.
-  func elapsed(_ time: Int64) -> Int64 { sink.sink.monitor.elapsed(time) }
+  func elapsed(_ time: Int64) -> Int64 { sink.sink.elapsed(time) }
 
   init(_ form: Form, title: String) {
     (self.form, self.title) = (form, title)
-    sink = DissectingSink(WatchedAir(keepsChanges: form == .lines))
+    sink = DissectingSink(AirMonitor(keepsChanges: form == .lines))
   }
 
   mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    pass(sink.sink.monitor.elapsed(record.time))
+    pass(sink.sink.elapsed(record.time))
     sink.receive(record, bytes)
     if form == .lines {
-      for change in sink.sink.takeChanges() { text += AirText.line(change, sink.sink.monitor) + "\n" }
-      for channel in sink.sink.takeChannels() { text += AirText.line(channel, sink.sink.monitor) + "\n" }
+      for change in sink.sink.takeChanges() { text += AirText.line(change, sink.sink) + "\n" }
     }
   }
   /// Time goes on without a record, to this many nanoseconds since the first one.
@@ -233,12 +232,12 @@ struct WatchFeed: ~Copyable {
   }
   /// Reports the second that ends.
   private mutating func pass(_ elapsed: Int64) {
-    if elapsed / 1_000_000_000 > Int64(sink.sink.monitor.second), sink.sink.monitor.records > 0 { report() }
+    if elapsed / 1_000_000_000 > Int64(sink.sink.second), sink.sink.records > 0 { report() }
   }
   private mutating func report() {
     switch form {
     case .page: break
-    case .lines: if let line = AirText.rates(sink.sink.monitor) { text += line + "\n" }
+    case .lines: if let line = AirText.rates(sink.sink) { text += line + "\n" }
     case .objects: text += "\(AirText.object(sink.sink))\n"
     }
   }
@@ -251,16 +250,14 @@ struct WatchFeed: ~Copyable {
   /// Text that waits.
   var waiting: Int { text.utf8.count }
   func page(in size: Screen.Size) -> [String] {
-    AirPage(
-      monitor: sink.sink.monitor, channels: sink.sink.channels(), title: title, hasColour: Console.hasColour
-    ).lines(in: size)
+    AirPage(monitor: sink.sink, title: title, hasColour: Console.hasColour).lines(in: size)
   }
   /// Prints the last second, or the last page.
   mutating func finish() {
     Screen.close()
-    if sink.sink.monitor.records > 0 { report() }
+    if sink.sink.records > 0 { report() }
     if !text.isEmpty { Console.writeWaiting(takeText().utf8) }
-    guard form == .page, sink.sink.monitor.records > 0 else { return }
+    guard form == .page, sink.sink.records > 0 else { return }
     let size = Screen.Size(columns: Screen.size.columns, rows: AirPage.printedRows)
     for line in page(in: size) { Console.line(line) }
   }

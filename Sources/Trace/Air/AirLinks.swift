@@ -180,6 +180,25 @@ extension AirMonitor {
     }
   }
 
+  // MARK: Channels
+
+  /// A frame of the LE signaling channel, which has one command: Vol 3, Part A, §4.
+  mutating func signal(_ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord) {
+    guard let direction = frame.direction, !payload.isEmpty, let place = link(frame.adapter, frame.connection) else {
+      return
+    }
+    let before = links[place].channels
+    links[place].book.signal(payload.extracting(first: payload.signalCount(at: 0)), direction, record)
+    for (index, channel) in links[place].channels.enumerated() {
+      let isNew = index >= before.count
+      if isNew || before[index].isClosed != channel.isClosed { note(.channel(links[place], channel)) }
+    }
+  }
+  mutating func channelFrame(_ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord) {
+    guard let direction = frame.direction, let place = existing(frame.adapter, frame.connection) else { return }
+    links[place].book.frame(frame, payload, direction, record)
+  }
+
   // MARK: Attributes
 
   mutating func attribute(_ frame: TraceFrame, _ payload: Span<UInt8>) {

@@ -128,9 +128,12 @@ public struct AirMonitor: TraceSink {
     case .attribute:
       count(.att)
       if frame.isWhole { attribute(frame, payload) }
-    case .leSignaling, .classicSignaling: count(.signaling)
+    case .leSignaling:
+      count(.signaling)
+      if frame.isWhole { signal(frame, payload, record) }
+    case .classicSignaling: count(.signaling)
     case .securityManager: count(.smp)
-    default: break
+    default: channelFrame(frame, payload, record)
     }
   }
   public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {

@@ -96,6 +96,9 @@ public struct AirLink: Sendable {
   /// When it ended; nil: it exists.
   public internal(set) var ended: Int64?
   public internal(set) var reason: HCIStatus?
+  /// The credit-based channels that the trace shows the beginning of, also those that have ended.
+  public var channels: [ChannelStatistics] { book.channels }
+  var book = ChannelBook()
   /// The MTU of a request without an answer: the peer's, the host's.
   var requestedMTU: [Int?] = [nil, nil]
 
@@ -154,6 +157,8 @@ public struct AirChange: Sendable {
     case opened(AirLink)
     case changed(AirLink, LinkField)
     case ended(AirLink)
+    /// A credit-based channel of the link has opened, or has closed.
+    case channel(AirLink, ChannelStatistics)
     /// A value is new, or another one than before.
     case value(AirValue)
   }
