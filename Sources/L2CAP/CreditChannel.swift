@@ -61,8 +61,9 @@ struct CreditWindow: ~Copyable {
       size = wanted
     }
   }
-  /// Enough is owed for a Flow Control Credit packet.
-  var isDue: Bool { owed > 0 && 2 * owed >= size }
+  /// Enough is owed for a Flow Control Credit packet: half of all, or a quarter when the peer has not more than half.
+  /// A peer that sends long SDUs would else have used all its credits before a second SDU is taken.
+  var isDue: Bool { owed > 0 && (2 * owed >= size || 4 * owed >= size && 2 * atPeer <= size) }
   /// All that is owed: what the request or the response that opens the channel gives, or a Flow Control Credit packet.
   mutating func give() -> UInt16 {
     let credits = owed

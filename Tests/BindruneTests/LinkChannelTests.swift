@@ -1,6 +1,8 @@
 import BindruneGAP
 import BindruneL2CAP
+import BindruneSimulator
 import BindruneWire
+import NIOCore
 import Synchronization
 import TestSupport
 import Testing
@@ -92,6 +94,39 @@ private func octets(_ number: Int, _ count: Int) -> [UInt8] {
     try await here.port.waitUntilReady()
     #expect(try here.port.offer([1]))
     #expect(try await received.next() == [1])
+  }
+
+  /// A stream uses what the link layer carries, and gets its credits meanwhile. On LE 2M five packets of 251 octets, each
+  /// with an empty one in answer, fit into 7.5 ms: 5 × (1,048 + 150 + 44 + 150) µs. Vol 6, Part B, §2.1, §4.1.1. 247 of
+  /// 251 octets are a K-frame's, which is 98.4 %; in the simulator a packet with credits takes the place of one of data,
+  /// here for each SDU of eight K-frames or for each eighth one.
+  @Test(arguments: [(2_048, 0.87), (16_384, 0.96)]) func aStreamFillsTheLink(mtu: Int, least: Double) async throws {
+    let lab = Lab(packetsPerEvent: 100)
+    var configuration = ControllerConfiguration(), hosts: [BluetoothHost] = []
+    configuration.features.insert(.le2MPHY)
+    for _ in 0..<2 {
+      let host = BluetoothHost(lab.radio.controller(configuration))
+      try await host.start()
+      hosts.append(host)
+    }
+    try await hosts[0].advertiseFast()
+    let link = try await hosts[1].connect(to: hosts[0].ownAddress, .fast)
+    try await link.setPHYs(PHYPreferences(transmit: .le2M, receive: .le2M))
+    let listener = try await hosts[0].listen(mtu: mtu), count = 60, size = 8 * 247 - 2
+    let here = try await link.openChannel(psm: listener.psm, mtu: mtu)
+    var channels = listener.makeAsyncIterator()
+    let there = try #require(try await channels.next())
+    async let sent: Void = { for number in 0..<count { try await here.send(octets(number, size)) } }()
+    var received = there.received.makeAsyncIterator(), start: NIODeadline?
+    for _ in 0..<count {
+      let sdu = try await received.next()
+      #expect(sdu?.count == size)
+      if start == nil { start = lab.radio.eventLoop.now }
+    }
+    try await sent
+    let time = Double((lab.radio.eventLoop.now - (try #require(start))).nanoseconds) / 1e9
+    let share = Double((count - 1) * size) / time / (5 * 251 / 0.0075)
+    #expect(share > least && share < 1, "\(share)")
   }
 
   /// Several producers share a port: nothing is lost, and each one's order stays.

@@ -112,6 +112,24 @@ section_rootcanal_security() { # on controllers that compare keys
   secured 'rootcanal, security' "$address"
 }
 
+section_rootcanal_channels() { # 30,000 octets each way through `bindrune pipe`; ATT on enhanced bearers
+  local address kind port
+  rootcanal_runs || return
+  port=${address##*:}
+  for kind in ours theirs; do head -c 30000 /dev/urandom >"$logs/$kind.octets"; done
+  for kind in le enhanced; do
+    start channels-peer "$python" "$here/peer_channels.py" --controller "$address" --role central --channels $kind "${channel_files[@]}"
+    piped "rootcanal, channels $kind, our listener" "$pid" --listen 0x80 --timeout 20
+  done
+  start channels-peer "$python" "$here/peer_channels.py" --controller "$address" --role peripheral --channels le "${channel_files[@]}"
+  piped 'rootcanal, channels le, our client' "$pid" --psm 0x80 --name InteropPeer
+
+  start bearers "$tool" serve --hci "tcp:$address" --enhanced-bearers 3 --bonds "$logs/bonds"
+  bounded 90 bearers-peer "$python" "$here/peer_channels.py" --controller "$address" --role central --channels bearers
+  tally 'rootcanal, bearers, our peripheral' "$logs/bearers-peer.out"
+  ! grep -q '^FAIL' "$logs/bearers-peer.out" || explain "$logs/bearers.out" "$logs/bearers.err" "$logs/bearers-peer.err"
+}
+
 section_rootcanal_bench() {
   local address
   rootcanal_runs || return

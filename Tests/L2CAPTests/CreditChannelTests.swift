@@ -68,7 +68,8 @@ import Testing
     }
   }
 
-  /// Twice the K-frames of the longest SDU, at least 4; given back when half of them are owed.
+  /// Twice the K-frames of the longest SDU, at least 4; given back when half of them are owed, or a quarter and the peer
+  /// has not more than half.
   @Test func windows() {
     for (mtu, mps, size) in [(23, 23, 4), (245, 247, 4), (512, 247, 6), (2_048, 247, 18), (65_535, 23, 5_700)] {
       var window = CreditWindow()
@@ -87,7 +88,7 @@ import Testing
     window.endSDU(isTaken: false)
     #expect(accepted == [true, true, true] && !window.isDue && window.atPeer == 3)
     window.take(1)
-    #expect(!window.isDue && window.owed == 2)
+    #expect(window.isDue && window.owed == 2)
     window.take(1)
     let isDue = window.isDue, given = window.give()
     #expect(isDue && given == 3 && window.atPeer == 6 && !window.isDue)
@@ -101,6 +102,31 @@ import Testing
     }
     let isAccepted = window.receiveFrame()
     #expect(!isAccepted)
+  }
+  /// The longest SDUs one after another, each taken when it is whole: the peer always has credits for most of the next.
+  @Test(arguments: [23, 512, 2_048, 16_384]) func aStreamDoesNotStop(mtu: Int) {
+    var window = CreditWindow(), least = Int.max, packets = 0
+    window.resize(mtu: UInt16(mtu), mps: 247)
+    _ = window.give()
+    let frames = (mtu + 2 + 246) / 247
+    for _ in 0..<100 {
+      for _ in 0..<frames {
+        let isAccepted = window.receiveFrame()
+        #expect(isAccepted)
+        least = min(least, window.atPeer)
+        if window.isDue {
+          packets += 1
+          _ = window.give()
+        }
+      }
+      window.endSDU(isTaken: true)
+      if window.isDue {
+        packets += 1
+        _ = window.give()
+      }
+    }
+    // A batch each SDU, of short ones each second one.
+    #expect(least >= window.size / 4 && packets <= 100)
   }
   /// A peer that cuts an SDU into more K-frames than necessary is not stopped in it.
   @Test func wastefulPeers() {
