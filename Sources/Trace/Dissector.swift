@@ -54,8 +54,8 @@ public struct TraceFrame: BitwiseCopyable, Sendable {
   public var length: Int
   /// False if the recorder cut a packet of it: `payload` has the beginning.
   public var isWhole: Bool
-  /// The bearer of the Attribute Protocol that it is for: the fixed channel's, 0x0004, or the number that an enhanced
-  /// bearer has at the host, the same in both directions. nil: none that the trace shows.
+  /// The enhanced bearer of the Attribute Protocol that it is for: its channel's number at the host, the same in both
+  /// directions. nil: none that the trace shows.
   public var bearer: ChannelID?
 }
 
@@ -203,20 +203,21 @@ public struct Dissector: ~Copyable {
   }
 
   /// A frame, and the PDU that ends with it.
-  private mutating func pass(
+  @inline(__always) private mutating func pass(
+    _ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord, _ sink: inout some TraceSink & ~Copyable
+  ) {
+    if frame.channel == .attribute || (bearers.isEmpty && frame.channel != .leSignaling) {
+      return sink.frame(frame, payload, of: record)
+    }
+    passOther(frame, payload, record, &sink)
+  }
+  private mutating func passOther(
     _ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord, _ sink: inout some TraceSink & ~Copyable
   ) {
     var frame = frame
-    switch frame.channel {
-    case .attribute: frame.bearer = .attribute
-    case .leSignaling: bearers.learn(frame, payload)
-    case _ where !bearers.isEmpty: frame.bearer = bearers.bearer(of: frame)
-    default: break
-    }
+    if frame.channel == .leSignaling { bearers.learn(frame, payload) } else { frame.bearer = bearers.bearer(of: frame) }
     sink.frame(frame, payload, of: record)
-    guard frame.bearer != nil, frame.channel != .attribute, let (octets, length) = bearers.join(frame, payload) else {
-      return
-    }
+    guard frame.bearer != nil, let (octets, length) = bearers.join(frame, payload) else { return }
     frame.length = length
     frame.isWhole = octets.count == length
     sink.enhancedPDU(frame, octets.span, of: record)

@@ -95,7 +95,7 @@ struct LinkLayerState {
     // Without sides nobody knows whose numbers other channels have.
     let frame = TraceFrame(
       adapter: record.adapter, connection: address, direction: nil, channel: channel,
-      length: assembly.received - L2CAPFrame.headerCount, isWhole: true, bearer: channel == .attribute ? channel : nil)
+      length: assembly.received - L2CAPFrame.headerCount, isWhole: true)
     sink.frame(frame, assembly.octets.span.extracting(droppingFirst: L2CAPFrame.headerCount), of: record)
   }
 }

@@ -44,8 +44,12 @@ struct CheckAttributes {
   ) {
     guard let place = place(of: number) else { return }
     if number != .attribute { bearers[place].bearer.mtu = mtu }
-    let writing = databases.indices.map { client in
-      bearers.compactMap { $0.bearer.pendingConfiguration(of: client) }
+    var writing: [(handle: UInt16, value: UInt16)] = []
+    if !pdu.isEmpty, ATTOpcode(rawValue: pdu[0]).carriesValueOfServer {
+      let client = direction == .fromHost ? 1 : 0
+      for index in bearers.indices {
+        if let write = bearers[index].bearer.pendingConfiguration(of: client) { writing.append(write) }
+      }
     }
     bearers[place].bearer.receive(
       direction, pdu, &databases, writing: writing, isEncrypted: isEncrypted, &report)
@@ -91,10 +95,10 @@ struct CheckBearer {
   /// What the client of this place writes of two octets and the server has not confirmed.
   func pendingConfiguration(of client: Int) -> (handle: UInt16, value: UInt16)? { clients[client].pendingConfiguration }
 
-  /// `databases` and `writing`: of the host's client, and of the peer's.
+  /// `databases`: of the host's client, and of the peer's. `writing`: of the client that receives a value.
   mutating func receive(
     _ direction: HCIDirection, _ pdu: Span<UInt8>, _ databases: inout [CheckDatabase],
-    writing: [[(handle: UInt16, value: UInt16)]], isEncrypted: Bool?, _ report: inout CheckReport
+    writing: [(handle: UInt16, value: UInt16)], isEncrypted: Bool?, _ report: inout CheckReport
   ) {
     let party = direction.sender
     report.judge(.attributeEmpty, pdu.count > 0, by: party, seen: "an empty payload", allowed: "an opcode")
@@ -144,7 +148,7 @@ struct CheckBearer {
     default: break
     }
     if Self.isOfServer(opcode) {
-      clients[other].fromServer(pdu, &databases[other], writing: writing[other], party, &report)
+      clients[other].fromServer(pdu, &databases[other], writing: writing, party, &report)
       if opcode == ExchangeMTUResponse.opcode, !isEnhanced { agree(other) }
     } else {
       clients[sender].fromClient(pdu, &databases[sender], party, &report)
@@ -214,5 +218,15 @@ struct CheckBearer {
       default: (true, "")
       }
     return isSound ? nil : "\(allowed)"
+  }
+}
+
+extension ATTOpcode {
+  /// A notification or an indication.
+  fileprivate var carriesValueOfServer: Bool {
+    switch kind {
+    case .notification, .indication: true
+    default: false
+    }
   }
 }

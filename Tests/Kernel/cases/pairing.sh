@@ -258,7 +258,7 @@ bearers_carry() { # ARROW TRACE: enhanced bearers have been opened, and a PDU ha
   attempt bindrune trace show "$2"
   cp out shown
   local regex
-  for regex in 'L2CAP_CREDIT_BASED_CONNECTION_RSP .*Result: 0x0000' "$1 0x002A L2CAP channel 0x004"; do
+  for regex in 'L2CAP_CREDIT_BASED_CONNECTION_RSP .*Result: 0x0000' "$1 0x002A ATT   ATT_[A-Z_]+  bearer 0x004"; do
     grep -qE "$regex" shown || fail "no /$regex/ in the trace"
   done
 }
