@@ -39,7 +39,7 @@ struct ReportLink {
         ))
       for (verb, stream) in [("sent", channel.sent), ("received", channel.received)] where stream.frames > 0 {
         func count(_ number: Int, _ what: String) -> String { "\(number) \(what)\(number == 1 ? "" : "s")" }
-        var text = "\(verb) \(count(stream.octets, "octet")) in \(count(stream.sdus, "SDU"))"
+        var text = "\(verb) \(octetCount(stream.octets)) in \(count(stream.sdus, "SDU"))"
         text += " and \(count(stream.frames, "K-frame"))"
         if stream.waits > 0 {
           let times = stream.waits == 1 ? "once" : "\(stream.waits) times"

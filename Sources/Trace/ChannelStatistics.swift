@@ -89,11 +89,15 @@ package struct ChannelBook: Sendable {
 
   package init() {}
 
-  /// One signaling command.
-  package mutating func signal(_ command: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord) {
+  /// One signaling command. Returns the places of the channels that it opened or closed.
+  @discardableResult
+  package mutating func signal(
+    _ command: Span<UInt8>, _ direction: HCIDirection, _ record: CaptureRecord
+  ) -> [Int] {
+    var changed: [Int] = []
     for event in requests.receive(command, direction) {
       switch event {
-      case .opened(let opening): open(opening, record)
+      case .opened(let opening): if let place = open(opening, record) { changed.append(place) }
       case .reconfigured(let number, let owner, let mtu, let mps):
         change(number, of: owner, record) { stream in
           stream.mtu = Int(mtu)
@@ -105,8 +109,10 @@ package struct ChannelBook: Sendable {
         guard let place = place(number.rawValue, of: owner) else { continue }
         channels[place].isClosed = true
         saw(place, record)
+        changed.append(place)
       }
     }
+    return changed
   }
   /// A frame on a channel of the receiver.
   package mutating func frame(
@@ -115,11 +121,11 @@ package struct ChannelBook: Sendable {
     change(frame.channel, of: direction.opposite, record) { $0.frame(payload, frame.length, record.time) }
   }
 
-  /// Each device receives by its own terms.
-  private mutating func open(_ opening: ChannelEvent.Opening, _ record: CaptureRecord) {
+  /// Each device receives by its own terms. nil: there are too many.
+  private mutating func open(_ opening: ChannelEvent.Opening, _ record: CaptureRecord) -> Int? {
     guard channels.count < Self.most else {
       uncounted += 1
-      return
+      return nil
     }
     channels.append(
       ChannelStatistics(
@@ -127,6 +133,7 @@ package struct ChannelBook: Sendable {
         host: opening.host.rawValue, peer: opening.peer.rawValue,
         openedRecord: record.number, openedTime: record.time, lastRecord: record.number, lastTime: record.time,
         sent: ChannelStatistics.Stream(opening.peerTerms), received: ChannelStatistics.Stream(opening.hostTerms)))
+    return channels.count - 1
   }
   /// The open channel that has this number at the host (`.fromHost`) or at the peer.
   private func place(_ number: UInt16, of owner: HCIDirection) -> Int? {

@@ -101,7 +101,7 @@ enum AirText {
         + "\(count(received.sdus, "SDU")) received, \(count(received.octets, "octet"))"
     }
     return
-      "\(name), PSM \(handle(UInt32(channel.spsm))), opened by the \(channel.asker == .fromHost ? "host" : "peer"): "
+      "\(name), PSM \(handle(UInt32(channel.spsm))), opened by the \(channel.asker.party): "
       + "SDUs of up to \(sent.mtu) octets sent, \(received.mtu) received"
   }
   /// What the current second had; nil: nothing.
@@ -180,16 +180,11 @@ enum AirText {
     object.add("psm", Int(statistics.spsm))
     object.add("channel", Int(statistics.host))
     object.add("peer_channel", Int(statistics.peer))
-    object.add("opened_by", statistics.asker == .fromHost ? "host" : "peer")
+    object.add("opened_by", statistics.asker.party)
     object.add("closed", statistics.isClosed)
     for (key, stream) in [("sent", statistics.sent), ("received", statistics.received)] {
       var counts = JSONLine()
-      counts.add("mtu", stream.mtu)
-      counts.add("mps", stream.mps)
-      counts.add("sdus", stream.sdus)
-      counts.add("frames", stream.frames)
-      counts.add("octets", stream.octets)
-      counts.add("credits", stream.credits)
+      counts.add(stream)
       object.add(key, counts)
     }
     return object

@@ -222,13 +222,9 @@ struct StatsOutput {
     object.add("closed", channel.isClosed)
     for (name, stream) in [("sent", channel.sent), ("received", channel.received)] {
       var side = JSONLine()
-      for (name, count) in [
-        ("mtu", stream.mtu), ("mps", stream.mps), ("sdus", stream.sdus), ("frames", stream.frames),
-        ("octets", stream.octets), ("credits", stream.credits), ("creditPackets", stream.creditPackets),
-        ("waits", stream.waits),
-      ] {
-        side.add(name, count)
-      }
+      side.add(stream)
+      side.add("creditPackets", stream.creditPackets)
+      side.add("waits", stream.waits)
       side.add("waitedMs", milliseconds(stream.waited))
       side.add("longestWaitMs", milliseconds(stream.longestWait))
       object.add(name, side)
@@ -310,7 +306,7 @@ func sparkline(_ values: [Int]) -> String {
 
 extension HCIDirection {
   /// Who sends.
-  fileprivate var party: String { self == .fromHost ? "host" : "peer" }
+  var party: String { self == .fromHost ? "host" : "peer" }
 }
 extension ConnectionStatistics.RoundTrip {
   fileprivate var heading: String {
@@ -342,5 +338,17 @@ extension ConnectionStatistics.Change.Value {
     case .phy(let tx, let rx): ("PHY", "\(tx.text) sent, \(rx.text) received")
     case .encryption(let isOn): ("encryption", isOn ? "on" : "off")
     }
+  }
+}
+
+extension JSONLine {
+  /// What all objects have of one direction of a channel.
+  mutating func add(_ stream: ChannelStatistics.Stream) {
+    add("mtu", stream.mtu)
+    add("mps", stream.mps)
+    add("sdus", stream.sdus)
+    add("frames", stream.frames)
+    add("octets", stream.octets)
+    add("credits", stream.credits)
   }
 }

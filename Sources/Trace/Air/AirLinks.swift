@@ -187,11 +187,9 @@ extension AirMonitor {
     guard let direction = frame.direction, !payload.isEmpty, let place = link(frame.adapter, frame.connection) else {
       return
     }
-    let before = links[place].channels
-    links[place].book.signal(payload.extracting(first: payload.signalCount(at: 0)), direction, record)
-    for (index, channel) in links[place].channels.enumerated() {
-      let isNew = index >= before.count
-      if isNew || before[index].isClosed != channel.isClosed { note(.channel(links[place], channel)) }
+    let command = payload.extracting(first: payload.signalCount(at: 0))
+    for channel in links[place].book.signal(command, direction, record) {
+      note(.channel(links[place], links[place].channels[channel]))
     }
   }
   mutating func channelFrame(_ frame: TraceFrame, _ payload: Span<UInt8>, _ record: CaptureRecord) {
