@@ -15,6 +15,8 @@ public protocol TraceSink: ~Copyable {
   /// The fragments of a link violated L2CAP's rules; the frame is dropped.
   mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord)
+  /// A packet of the link belongs to no frame that can be read: it is malformed, or its recorder cut it too early.
+  mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord)
   /// False ends the reading before the next record.
   var wantsMore: Bool { get }
   /// No more records for the moment: show what waits. Also called at the end.
@@ -24,6 +26,7 @@ extension TraceSink where Self: ~Copyable {
   public var wantsMore: Bool { true }
   public mutating func pause() {}
   public mutating func enhancedPDU(_: TraceFrame, _: Span<UInt8>, of _: CaptureRecord) {}
+  public mutating func lost(_: ConnectionHandle, of _: CaptureRecord) {}
 }
 
 /// A dissector and the recipient of what it finds, for ``TraceFile/read(into:)``:
@@ -83,6 +86,7 @@ public struct Dissector: ~Copyable {
   private var spare: [UInt8] = []
   private var linkLayer = LinkLayerState()
   private var bearers = TraceBearers()
+  private var vendorData = VendorData()
   /// Data packets from the air that are encrypted, so that no frame comes of them.
   public var encryptedCount: Int { linkLayer.encryptedCount }
 
@@ -103,7 +107,9 @@ public struct Dissector: ~Copyable {
       guard bytes.count > 0 else { return }
       switch HCIPacketType(rawValue: bytes[0]) {
       case .acl: data(record, bytes, &sink)
-      case .event where !assemblies.isEmpty || !bearers.isEmpty: forget(record, bytes)
+      case .event:
+        vendorData.learn(record, bytes)
+        if !assemblies.isEmpty || !bearers.isEmpty { forget(record, bytes) }
       default: break
       }
     case .linkLayer(let direction): linkLayer.receive(record, direction, bytes, &sink)
@@ -119,8 +125,11 @@ public struct Dissector: ~Copyable {
     guard bytes.count >= ACLPacket.headerCount else { return }
     let word = UInt16(bytes[1]) | UInt16(bytes[2]) << 8, handle = word & 0x0FFF
     let declared = Int(bytes[3]) | Int(bytes[4]) << 8, available = bytes.count - ACLPacket.headerCount
+    if handle >= VendorData.leastHandle, vendorData.takes(record, handle) { return }
     // Only the recorder may have cut it: another packet is malformed, which its own text says.
-    guard declared == available || (record.isCut && declared > available) else { return }
+    guard declared == available || (record.isCut && declared > available) else {
+      return lose(record, handle, &sink)
+    }
     let flag = PacketBoundaryFlag(rawValue: UInt8(truncatingIfNeeded: word >> 12 & 3))
     // A format without directions: the host begins a frame with another flag than the controller. Vol 4, Part E,
     // §5.4.2.
@@ -184,7 +193,7 @@ public struct Dissector: ~Copyable {
     }
     assembly.received += declared
     guard let expected = assembly.expected, assembly.received >= expected else {
-      if assemblies.count < Self.mostAssemblies { assemblies[key] = assembly }
+      if assemblies.count < Self.mostAssemblies { assemblies[key] = assembly } else { sink.lost(link.handle, of: record) }
       return
     }
     guard assembly.received == expected else {
@@ -192,7 +201,7 @@ public struct Dissector: ~Copyable {
         .overlongFragment(received: assembly.received, expected: expected), link.handle, link.direction, of: record)
     }
     // The recorder cut it within its header: which channel it is for is not known.
-    guard assembly.octets.count >= L2CAPFrame.headerCount else { return }
+    guard assembly.octets.count >= L2CAPFrame.headerCount else { return sink.lost(link.handle, of: record) }
     let frame = TraceFrame(
       adapter: link.adapter, connection: link.connection, direction: link.direction,
       channel: ChannelID(rawValue: UInt16(assembly.octets[2]) | UInt16(assembly.octets[3]) << 8),
@@ -223,6 +232,13 @@ public struct Dissector: ~Copyable {
     sink.enhancedPDU(frame, octets.span, of: record)
   }
 
+  /// A packet that cannot be a part of a frame: what it continued does not end.
+  private mutating func lose(_ record: CaptureRecord, _ handle: UInt16, _ sink: inout some TraceSink & ~Copyable) {
+    assemblies[key(record, handle, .fromHost)] = nil
+    assemblies[key(record, handle, .fromController)] = nil
+    bearers.lose(record.adapter, UInt32(handle))
+    sink.lost(ConnectionHandle(rawValue: handle), of: record)
+  }
   /// A link that begins or ends has no incomplete frame.
   private mutating func forget(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     guard bytes.count >= 7 else { return }

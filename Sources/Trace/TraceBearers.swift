@@ -47,6 +47,14 @@ struct TraceBearers: Sendable {
   /// The connection begins or has ended.
   mutating func forget(_ adapter: UInt16, _ connection: UInt32) { links[Self.key(adapter, connection)] = nil }
 
+  /// A packet of the connection is not known: neither is where the next SDU of a bearer begins.
+  mutating func lose(_ adapter: UInt16, _ connection: UInt32) {
+    let key = Self.key(adapter, connection)
+    for index in (links[key]?.bearers ?? []).indices {
+      links[key]?.bearers[index].sent = .lost
+      links[key]?.bearers[index].received = .lost
+    }
+  }
   /// A frame of the LE signaling channel.
   mutating func learn(_ frame: TraceFrame, _ payload: Span<UInt8>) {
     guard let direction = frame.direction, !payload.isEmpty else { return }

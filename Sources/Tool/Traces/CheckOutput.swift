@@ -62,6 +62,9 @@ struct CheckOutput {
     }
     let unkept = result.findingCount - result.findings.count
     if unkept > 0 { line(Console.styled("\(counted(unkept, "further finding")), of any rule", .dim)) }
+    for remark in result.remarks {
+      line(Console.styled("\(name): from frame \(remark.number) on, \(remark.sentence)", .dim))
+    }
     // A file without a record has nothing to summarize but its error.
     if result.records == 0, result.error != nil { return }
     let summary = "\(name): \(counted(result.findingCount, "finding")); \(counted(result.records, "record")); "
@@ -107,6 +110,9 @@ struct CheckOutput {
     object.add("findings", result.findingCount)
     object.add("rulesJudged", result.judgements.count)
     object.add("judgements", result.judgements.values.reduce(0, +))
+    if !result.remarks.isEmpty {
+      object.add("remarks", result.remarks.map { "from frame \($0.number) on, \($0.sentence)" })
+    }
     if let error = result.error { object.add("error", error) }
     line("\(object)")
   }

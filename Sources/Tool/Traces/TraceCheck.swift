@@ -113,6 +113,8 @@ struct CheckResult: Sendable {
   var findings: [CheckFinding]
   var findingCount: Int
   var records: Int
+  /// What no rule is about.
+  var remarks: [CheckRemark]
   /// How often each of the selected rules was judged, if it was.
   var judgements: [CheckRule: Int]
   /// Octets that were skipped.
@@ -137,6 +139,7 @@ struct CheckResult: Sendable {
     self.warnings = warnings
     records = sink.records
     findings = checker.findings
+    remarks = checker.remarks
     findingCount = checker.findingCount
     judgements = [:]
     for rule in rules where checker.judgements(of: rule) > 0 { judgements[rule] = checker.judgements(of: rule) }

@@ -11,6 +11,8 @@ struct CheckAdapter {
   /// The trace shows the controller's reset: nothing is older than that.
   var isFromStart = false
   var links: [CheckLink] = []
+  /// False after an event that may have opened a connection and could not be read.
+  private var knowsLinks = true
   /// Handles of connections that have ended, the latest last.
   var closed: [UInt16] = []
   /// The controller has broadcast streams, whose handles the checks do not follow.
@@ -24,15 +26,19 @@ struct CheckAdapter {
 
   /// Commands that wait for Command Complete or Command Status.
   var pending: [PendingCommand] = []
+  /// Commands may wait that are not in `pending`.
+  var mayHavePending = true
   /// How many commands the host may send now.
   var commandCredits: Int?
+  /// The commands that the controller supports.
+  var supported: SupportedCommands?
   /// The length of the return parameters of each command that has had sound ones.
   var returnLengths: [HCIOpcode: Int] = [:]
 
   struct PendingCommand {
     var opcode: HCIOpcode
-    /// What the command asks for: a switch, a mask, or an advertising handle.
-    var argument: UInt64
+    /// What the command asks for: a switch, a mask, or an advertising handle. nil: not known.
+    var argument: UInt64?
   }
   /// Opcodes of commands that may wait at a time; more are not followed.
   static var mostPending: Int { 64 }
@@ -47,6 +53,7 @@ struct CheckAdapter {
   var resolvesAddresses: Bool?
   /// The advertising sets that have parameters, and whether they are enabled.
   var sets: [UInt8: Bool] = [:]
+  var knowsSets = false
   var hasAdvertised = false, hasInitiated = false
   var usesLegacy = false, usesExtended = false
   var eventMask: UInt64?, eventMaskLE: UInt64?
@@ -67,7 +74,7 @@ struct CheckAdapter {
   /// The directions of this record's ACL data are certain.
   func knowsDirections(_ record: CaptureRecord) -> Bool { record.direction != nil || marksFrames }
 
-  /// The trace ends.
+  /// The trace ends, or the adapter.
   mutating func end(_ report: inout CheckReport) {
     for index in links.indices { links[index].attributes.end(&report) }
   }
@@ -75,11 +82,12 @@ struct CheckAdapter {
   mutating func reset(_ report: inout CheckReport) {
     end(&report)
     var new = CheckAdapter(number)
-    new.isFromStart = true
+    (new.isFromStart, new.mayHavePending, new.knowsSets) = (true, false, true)
     (new.isAdvertising, new.isScanning, new.isInitiating, new.resolvesAddresses) = (false, false, false, false)
     (new.buffersLE, new.buffersClassic, new.dataSize) = (buffersLE, buffersClassic, dataSize)
     (new.marksFrames, new.countsPackets) = (marksFrames, countsPackets)
     (new.commandCredits, new.returnLengths, new.advertisingData) = (commandCredits, returnLengths, advertisingData)
+    new.supported = supported
     self = new
   }
 
@@ -87,12 +95,11 @@ struct CheckAdapter {
 
   mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
     // A packet of which its recorder kept nothing has had a type.
-    if bytes.count == 0, record.isCut { return }
+    if bytes.count == 0, record.isCut { return lose() }
     let party: CheckFinding.Party = record.direction == .fromHost ? .host : .controller
-    let type = bytes.count > 0 ? HCIPacketType(rawValue: bytes[0]) : nil
-    report.judge(
-      .packetType, type != nil, by: party,
-      seen: bytes.count > 0 ? "packet type \(code(bytes[0]))" : "an empty packet", allowed: "0x01 to 0x05")
+    report.judge(.packetType, bytes.count > 0, by: party, seen: "an empty packet", allowed: "0x01 to 0x05")
+    guard bytes.count > 0 else { return }
+    guard let type = HCIPacketType(rawValue: bytes[0]) else { return report.remark(.packetType(bytes[0])) }
     switch type {
     case .command:
       report.judge(
@@ -105,19 +112,25 @@ struct CheckAdapter {
         allowed: "an event to the host")
       event(record, bytes, &report)
     case .acl: data(record, bytes, &report)
-    case .synchronous, .iso, nil: break
+    case .synchronous, .iso: break
+    }
+    for index in links.indices where report.time >= links[index].attributes.dueTime {
+      links[index].timePasses(&report)
     }
   }
 
   private mutating func data(_ record: CaptureRecord, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
     let party: CheckFinding.Party = record.direction == .fromHost ? .host : .controller
     guard bytes.count >= ACLPacket.headerCount else {
+      // It may have been of any connection.
+      for index in links.indices { links[index].lose() }
       if record.isCut { return }
       return report.judge(
         .dataLength, false, by: party, seen: "\(bytes.count) octets", allowed: "a header of \(ACLPacket.headerCount)")
     }
     let word = bytes.little16(1), handle = word & 0x0FFF, flag = word >> 12 & 3
     let declared = Int(bytes.little16(3)), actual = record.originalCount - ACLPacket.headerCount
+    if isVendorData(handle, record.direction) { return report.remark(.vendorData(handle: handle)) }
     report.connection = handle
     report.judge(
       .dataLength, declared == actual, by: party, seen: "Data_Total_Length \(declared) with \(actual) octets",
@@ -129,18 +142,26 @@ struct CheckAdapter {
       if flag == 0 { marksFrames = true }
     }
     let place = link(handle, by: party, .dataConnection, &report)
+    if let place, record.direction != .fromController { links[place].isConfirmed = true }
     guard let direction = record.direction, let place, links[place].transport == .le else { return }
     let isSound = (flag == 1 || flag == (direction == .fromHost ? 0 : 2)) && word >> 14 == 0
     report.judge(
       .dataFlags, isSound, by: party, seen: "boundary flag \(flag), broadcast flag \(word >> 14)",
       allowed: direction == .fromHost ? "0 or 1, and 0" : "2 or 1, and 0")
     guard direction == .fromHost else { return }
-    links[place].sent += 1
+    links[place].sent? += 1
     if let dataSize {
       report.judge(
         .dataSize, declared <= dataSize, by: .host, seen: "\(declared) octets", allowed: "at most \(dataSize)")
     }
     buffers(&report)
+  }
+  /// Data of the controller that belongs to no connection, but to its manufacturer.
+  private func isVendorData(_ handle: UInt16, _ direction: HCIDirection?) -> Bool {
+    if direction == .fromHost || links.contains(where: { $0.handle == handle }) || closed.contains(handle) {
+      return false
+    }
+    return VendorData.isPossible(handle) || (isFromStart && knowsLinks && links.count < Checker.mostLinks)
   }
   /// The packets in the controller are not more than it has buffers.
   private func buffers(_ report: inout CheckReport) {
@@ -150,7 +171,10 @@ struct CheckAdapter {
       links.allSatisfy({ $0.isFromStart || (!isShared && $0.transport == .classic) })
     else { return }
     var sent = 0
-    for index in links.indices where isShared || links[index].transport == .le { sent += links[index].sent }
+    for index in links.indices where isShared || links[index].transport == .le {
+      guard let ofLink = links[index].sent else { return }
+      sent += ofLink
+    }
     report.judge(
       .dataCredits, sent <= limit, by: .host, seen: "\(sent) packets in the controller", allowed: "at most \(limit)")
   }
@@ -158,13 +182,16 @@ struct CheckAdapter {
   mutating func completed(_ handle: UInt16, _ count: Int, _ report: inout CheckReport) {
     report.connection = handle
     guard let place = link(handle, by: .controller, .eventConnection, &report) else { return }
-    let sent = links[place].sent
+    links[place].isConfirmed = true
+    links[place].isAlive(&report)
+    guard let sent = links[place].sent else { return }
     if countsPackets, links[place].isFromStart, links[place].transport == .le {
       report.judge(
         .completedPackets, count <= sent, by: .controller, seen: "\(count) packets completed",
         allowed: "at most \(sent)")
     }
-    links[place].sent = max(0, sent - count)
+    // How many are left after a wrong count is not known.
+    links[place].sent = count <= sent ? sent - count : nil
   }
   /// What the controller reports about its buffers.
   mutating func bufferSize(_ size: Int, _ count: Int, isLE: Bool) {
@@ -194,7 +221,7 @@ struct CheckAdapter {
       return place
     }
     let isClosed = closed.contains(handle)
-    if isClosed || (isFromStart && !hasStreams && links.count < Checker.mostLinks) {
+    if isClosed || (isFromStart && knowsLinks && !hasStreams && links.count < Checker.mostLinks) {
       report.judge(
         rule, false, by: party,
         seen: "connection \(code(handle, 4)), which \(isClosed ? "has ended" : "nobody opened")",
@@ -232,6 +259,11 @@ struct CheckAdapter {
     links[place].receive(frame, direction, payload, &report)
   }
 
+  /// A packet of the connection belongs to no frame that can be read.
+  mutating func lost(_ handle: UInt16) {
+    for index in links.indices where links[index].handle == handle { links[index].lose() }
+  }
+
   mutating func enhancedPDU(
     _ frame: TraceFrame, _ direction: HCIDirection, _ pdu: Span<UInt8>, _ report: inout CheckReport
   ) {
@@ -257,8 +289,56 @@ struct CheckAdapter {
     default: break
     }
     // Whatever the frame had is lost.
-    links[place].attributes.lose()
-    links[place].signals.lose()
-    links[place].pairing.lose()
+    links[place].lose()
+  }
+
+  // MARK: What is not known
+
+  /// A packet of any kind.
+  private mutating func lose() {
+    loseReplies()
+    loseConnections()
+    for index in links.indices { links[index].lose() }
+    for event in [EncryptionChange.code, NumberOfCompletedPackets.code] { lose(event, nil) }
+    (knowsSets, isScanning) = (false, nil)
+  }
+  /// A command, or an answer to one: what the host asked for, and whether it has it, is not known.
+  mutating func loseReplies() {
+    pending.removeAll()
+    (commandCredits, mayHavePending) = (nil, true)
+    (isAdvertising, isScanning, isInitiating, resolvesAddresses) = (nil, nil, nil, nil)
+    (eventMask, eventMaskLE, knowsSets) = (nil, nil, false)
+  }
+  /// An event that may have opened a connection, or ended one.
+  private mutating func loseConnections() {
+    (knowsLinks, isAdvertising, isInitiating) = (false, nil, nil)
+    for index in links.indices {
+      links[index].mayHaveEnded = true
+      links[index].sent = nil
+    }
+  }
+  /// An event that cannot be read: what it may have changed is not known until the trace shows it again. `subevent`: of
+  /// an LE event; nil if that cannot be read, either.
+  mutating func lose(_ event: UInt8, _ subevent: UInt8?) {
+    switch event {
+    case CommandComplete.code, CommandStatus.code: loseReplies()
+    case NumberOfCompletedPackets.code: for index in links.indices { links[index].sent = nil }
+    case DisconnectionComplete.code, ClassicConnectionComplete.code: loseConnections()
+    case EncryptionChange.code, EncryptionChangeV2.code, EncryptionKeyRefreshComplete.code:
+      for index in links.indices { links[index].loseEncryption() }
+    case LEConnectionComplete.code:
+      switch subevent {
+      case LEConnectionComplete.subeventCode, LEEnhancedConnectionComplete.subeventCode, 0x29: loseConnections()
+      case LEScanTimeout.subeventCode: isScanning = nil
+      case LEAdvertisingSetTerminated.subeventCode: (knowsSets, isAdvertising) = (false, nil)
+      case LELongTermKeyRequest.subeventCode: for index in links.indices { links[index].keyRequested = nil }
+      case nil:
+        loseConnections()
+        (isScanning, knowsSets) = (nil, false)
+        for index in links.indices { links[index].keyRequested = nil }
+      default: break
+      }
+    default: break
+    }
   }
 }

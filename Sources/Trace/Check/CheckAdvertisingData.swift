@@ -86,7 +86,7 @@ struct CheckAdvertisingData {
       list(16, type, value, source, &report)
     case .shortenedLocalName, .completeLocalName:
       judge(
-        .nameText, Self.isText(value, mayBeCut: type == .shortenedLocalName), source, &report,
+        .nameText, Self.isText(value), source, &report,
         seen: "\(Self.name(type)) with octets that are not UTF-8", allowed: "UTF-8")
     case .peripheralConnectionIntervalRange where value.count == 4: intervals(value, source, &report)
     case .serviceData16: service(2, type, value, source, &report)
@@ -188,13 +188,11 @@ struct CheckAdvertisingData {
     default: nil
     }
   }
-  /// UTF-8. A name that is cut at an octet may end within a character.
-  private static func isText(_ value: Span<UInt8>, mayBeCut: Bool) -> Bool {
+  /// UTF-8. A name that is shortened ends behind a character, too.
+  static func isText(_ value: Span<UInt8>) -> Bool {
     do throws(UTF8.ValidationError) {
       _ = try UTF8Span(validating: value)
       return true
-    } catch {
-      return mayBeCut && error.kind == .truncatedScalar && error.byteOffsets.upperBound == value.count
-    }
+    } catch { return false }
   }
 }

@@ -14,6 +14,8 @@ struct CheckAttributes {
   private var databases = [CheckDatabase(), CheckDatabase()]
   /// The fixed channel's, and the enhanced ones' by their number at the host.
   private var bearers = [(number: ChannelID.attribute, bearer: CheckBearer(isEnhanced: false, isFromStart: false))]
+  /// When a request or an indication will have waited too long, at the earliest; ``Int64/max``: none waits.
+  private(set) var dueTime = Int64.max
 
   init(isFromStart: Bool) {
     bearers[0].bearer = CheckBearer(isEnhanced: false, isFromStart: isFromStart)
@@ -25,10 +27,17 @@ struct CheckAttributes {
     for index in bearers.indices { bearers[index].bearer.lose() }
     for index in databases.indices { databases[index].lose() }
   }
-  mutating func encryptionChanged(_ isOn: Bool, afterPairing: Bool) {
-    guard isOn, !afterPairing else { return }
-    // The key is of an earlier connection: the server may remember what the client configured.
+  /// A key is of an earlier connection: the server may remember what the client configured.
+  mutating func isBonded() {
     for index in databases.indices { databases[index].isBonded() }
+  }
+  /// Judges what has waited too long. `lastSeen`: when both devices were certainly there.
+  mutating func timePasses(lastSeen: Int64, _ report: inout CheckReport) {
+    guard report.time >= dueTime else { return }
+    dueTime = .max
+    for index in bearers.indices {
+      dueTime = min(dueTime, bearers[index].bearer.timePasses(lastSeen: lastSeen, &report))
+    }
   }
   /// The connection has ended, or the trace.
   mutating func end(_ report: inout CheckReport) {
@@ -53,6 +62,7 @@ struct CheckAttributes {
     }
     bearers[place].bearer.receive(
       direction, pdu, &databases, writing: writing, isEncrypted: isEncrypted, &report)
+    dueTime = min(dueTime, bearers[place].bearer.dueTime)
   }
   /// A PDU of the bearer is missing.
   mutating func lose(on number: ChannelID) {
@@ -92,6 +102,12 @@ struct CheckBearer {
       clients[index].lose()
     }
   }
+  /// When a request or an indication will have waited too long.
+  var dueTime: Int64 { min(clients[0].dueTime, clients[1].dueTime) }
+  mutating func timePasses(lastSeen: Int64, _ report: inout CheckReport) -> Int64 {
+    for client in clients.indices { clients[client].timePasses(client, lastSeen: lastSeen, &report) }
+    return dueTime
+  }
   /// What the client of this place writes of two octets and the server has not confirmed.
   func pendingConfiguration(of client: Int) -> (handle: UInt16, value: UInt16)? { clients[client].pendingConfiguration }
 
@@ -113,6 +129,11 @@ struct CheckBearer {
     report.judge(
       .attributeOpcode, isKnown, by: party, seen: "opcode \(code(opcode.rawValue))", allowed: "one of the 31")
     let sender = direction == .fromHost ? 0 : 1, other = 1 - sender
+    if isUse(opcode) {
+      report.judge(
+        .afterTimeout, !isDead(sender, report.time), by: party,
+        seen: "\(opcode) after a transaction of this bearer has timed out", allowed: "responses and confirmations")
+    }
     guard isKnown else {
       // A server answers an undefined request with an error, and ignores an undefined command.
       if !opcode.isCommand { clients[sender].undefined(opcode, &report) }
@@ -153,6 +174,22 @@ struct CheckBearer {
     } else {
       clients[sender].fromClient(pdu, &databases[sender], party, &report)
     }
+  }
+
+  /// What a device must not send after its transaction has timed out: a request, a command, an indication or a
+  /// notification.
+  private func isUse(_ opcode: ATTOpcode) -> Bool {
+    switch opcode.kind {
+    case .request, .command, .indication, .notification: true
+    case .response, .confirmation, nil: false
+    }
+  }
+  /// A transaction of this device has timed out: a request of its client, or an indication of its server.
+  private func isDead(_ device: Int, _ time: Int64) -> Bool {
+    // A peer's timer may have begun later than the trace has its PDU, and its next PDU was on its way for a while: by a
+    // supervision timeout each, which is at most 32 s.
+    let delay: Int64 = device == 0 ? 1_000_000_000 : 64_000_000_000
+    return clients[device].requestTimedOut(by: time, delay) || clients[1 - device].indicationTimedOut(by: time, delay)
   }
 
   // MARK: MTU

@@ -18,15 +18,32 @@ struct CheckClient {
     var start: UInt16 = 0, end: UInt16 = 0
     /// The attribute type that a list is asked for.
     var type = BluetoothUUID()
+    /// The value that Find By Type Value asks for, if it is a UUID.
+    var value = BluetoothUUID()
     var offset = 0
+    /// The attributes of Read Multiple.
+    var handles: [UInt16] = []
     /// The parameters of Prepare Write.
     var parameters: [UInt8] = []
     /// The value of a write of two octets.
     var configuration: UInt16?
+    /// It asks for the attributes of a range.
+    var isOfRange: Bool {
+      switch opcode {
+      case FindInformationRequest.opcode, FindByTypeValueRequest.opcode, ReadByTypeRequest.opcode,
+        ReadByGroupTypeRequest.opcode:
+        true
+      default: false
+      }
+    }
   }
   private(set) var request: Request?
+  /// When a request, and an indication, was sent that has not been answered in time.
+  private var lateRequest: Int64?, lateIndication: Int64?
   /// A request may wait that the trace does not show.
   private var mayHaveRequest = true
+  /// Requests that wait since the client sent one while another waited: which one an answer is for is not known.
+  private var unanswered = 0
   /// When the indication that waits for its confirmation was sent.
   private var indication: Int64?
   private var mayHaveIndication = true
@@ -42,6 +59,56 @@ struct CheckClient {
     indication = nil
     mayHaveRequest = true
     mayHaveIndication = true
+    unanswered = 0
+  }
+
+  // MARK: Time
+
+  /// A transaction that is not completed in this time has failed. Vol 3, Part F, §3.3.3.
+  private static var timeout: Int64 { 30_000_000_000 }
+  /// When what waits will have waited too long; ``Int64/max``: nothing waits.
+  var dueTime: Int64 {
+    min(request.map { $0.time &+ Self.timeout } ?? .max, indication.map { $0 &+ Self.timeout } ?? .max)
+  }
+  /// Judges what has waited too long. `place`: 0 if the client is the host's. `lastSeen`: when both devices were
+  /// certainly there.
+  mutating func timePasses(_ place: Int, lastSeen: Int64, _ report: inout CheckReport) {
+    // Whether the peer was there does not matter where the host has to answer.
+    if let waiting = request, isLate(waiting.time, place == 0 ? lastSeen : report.time, report.time) {
+      judgeLate(waiting.time, "\(waiting.opcode)", by: place == 0 ? .peer : .host, &report)
+      lateRequest = waiting.time
+      // Its answer may still come.
+      (request, mayHaveRequest) = (nil, true)
+    }
+    if let waiting = indication, isLate(waiting, place == 0 ? report.time : lastSeen, report.time) {
+      judgeLate(waiting, "an indication", by: place == 0 ? .host : .peer, &report)
+      lateIndication = waiting
+      (indication, mayHaveIndication) = (nil, true)
+    }
+  }
+  /// A longer time than an hour is a clock that was set.
+  private func isLate(_ since: Int64, _ lastSeen: Int64, _ now: Int64) -> Bool {
+    let (elapsed, hasOverflow) = lastSeen.subtractingReportingOverflow(since)
+    let (total, overflows) = now.subtractingReportingOverflow(since)
+    return !hasOverflow && !overflows && elapsed > Self.timeout && total < 3_600_000_000_000
+  }
+  private func judgeLate(_ since: Int64, _ what: String, by party: CheckFinding.Party, _ report: inout CheckReport) {
+    let seconds = (report.time - since) / 1_000_000_000
+    report.judge(
+      .transactionTimeout, false, by: party, seen: "no answer to \(what) for \(seconds) s", allowed: "30 s")
+  }
+  /// Whether the client, at most `delay` after the trace shows its request, had given it up by `time`.
+  func requestTimedOut(by time: Int64, _ delay: Int64) -> Bool {
+    Self.timedOut(lateRequest ?? request?.time, time, delay)
+  }
+  /// The same of the server and its indication.
+  func indicationTimedOut(by time: Int64, _ delay: Int64) -> Bool {
+    Self.timedOut(lateIndication ?? indication, time, delay)
+  }
+  private static func timedOut(_ since: Int64?, _ time: Int64, _ delay: Int64) -> Bool {
+    guard let since else { return false }
+    let (elapsed, hasOverflow) = time.subtractingReportingOverflow(since)
+    return !hasOverflow && elapsed > timeout + delay && elapsed < 3_600_000_000_000
   }
 
   // MARK: From the client
@@ -77,12 +144,13 @@ struct CheckClient {
     _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
     _ report: inout CheckReport
   ) {
-    if let request {
+    if let waiting = request {
       report.judge(
-        .oneRequest, false, by: party,
-        seen: "\(opcode) while \(request.opcode) waits",
-        allowed: "the response first")
-    } else {
+        .oneRequest, false, by: party, seen: "\(opcode) while \(waiting.opcode) waits", allowed: "the response first")
+      unanswered = 1
+      database.doubt(waiting)
+      request = nil
+    } else if unanswered == 0 {
       report.judge(.oneRequest, true, by: party, seen: "", allowed: "")
     }
     mayHaveRequest = false
@@ -97,6 +165,7 @@ struct CheckClient {
         case FindByTypeValueRequest.opcode: .short(pdu.little16(5))
         default: pdu.uuid(5..<pdu.count)
         }
+      if opcode == FindByTypeValueRequest.opcode { new.value = pdu.uuid(7..<pdu.count) }
       handle(new.start, party, &report)
       report.judge(
         .handleRangeOrder, new.start <= new.end, by: party, seen: "\(code(new.start, 4)) to \(code(new.end, 4))",
@@ -125,13 +194,16 @@ struct CheckClient {
       var at = 1
       while at + 1 < pdu.count {
         handle(pdu.little16(at), party, &report)
+        new.handles.append(pdu.little16(at))
         at += 2
       }
     case ExecuteWriteRequest.opcode:
       report.judge(.executeFlags, pdu[1] <= 1, by: party, seen: code(pdu[1]), allowed: "0x00 or 0x01")
     default: break
     }
-    request = new
+    if unanswered == 0 { return request = new }
+    unanswered += 1
+    database.doubt(new)
   }
 
   private func handle(_ handle: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport) {
@@ -204,6 +276,10 @@ struct CheckClient {
     _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
     _ report: inout CheckReport
   ) {
+    if unanswered > 0 {
+      unanswered -= 1
+      return
+    }
     if request != nil || !mayHaveRequest {
       report.judge(
         .responseAsked, request != nil, by: party, seen: opcode.description, allowed: "none without a request"
@@ -216,7 +292,10 @@ struct CheckClient {
       seen: "\(opcode) to \(asked.opcode)",
       allowed: "\(asked.opcode.response?.description ?? "") or ATT_ERROR_RSP")
     answered(since: asked.time, opcode, party, &report)
-    if opcode == ErrorResponse.opcode { return error(pdu, asked, party, &report) }
+    if opcode == ErrorResponse.opcode {
+      if pdu[4] == ATTError.attributeNotFound.rawValue { database.notFound(asked, party, &report) }
+      return error(pdu, asked, party, &report)
+    }
     guard opcode == asked.opcode.response else { return }
     switch opcode {
     case FindInformationResponse.opcode: information(pdu, asked, &database, party, &report)
@@ -224,15 +303,36 @@ struct CheckClient {
     case ReadByTypeResponse.opcode, ReadByGroupTypeResponse.opcode: list(pdu, asked, &database, party, &report)
     case ReadResponse.opcode:
       value(pdu.count - 1, party, &report)
+      database.reads(asked.start, party, &report)
       database.read(asked.start, pdu.extracting(droppingFirst: 1), party, &report)
-    case ReadBlobResponse.opcode: value(asked.offset + pdu.count - 1, party, &report)
+    case ReadBlobResponse.opcode:
+      value(asked.offset + pdu.count - 1, party, &report)
+      database.reads(asked.start, party, &report)
+    case ReadMultipleResponse.opcode, ReadMultipleVariableResponse.opcode:
+      for handle in asked.handles { database.reads(handle, party, &report) }
     case WriteResponse.opcode:
+      database.writes(asked.start, party, &report)
       if let value = asked.configuration { database.configured(asked.start, value) }
       database.confirmed(asked.start)
     case PrepareWriteResponse.opcode:
       let isEqual = pdu.extracting(droppingFirst: 1).array == asked.parameters
       report.judge(.prepareEcho, isEqual, by: party, seen: "other octets", allowed: "the request's")
     default: break
+    }
+  }
+
+  /// Errors about a whole range of handles: they name its first one. Vol 3, Part F, §3.4.3.1, §3.4.3.3, §3.4.4.1,
+  /// §3.4.4.9.
+  private enum ErrorOfRange: UInt8, CustomStringConvertible {
+    case invalidHandle = 0x01
+    case attributeNotFound = 0x0A
+    case unsupportedGroupType = 0x10
+    var description: String {
+      switch self {
+      case .invalidHandle: "Invalid Handle"
+      case .attributeNotFound: "Attribute Not Found"
+      case .unsupportedGroupType: "Unsupported Group Type"
+      }
     }
   }
 
@@ -243,7 +343,11 @@ struct CheckClient {
       .errorRequest, pdu[1] == asked.opcode.rawValue, by: party, seen: ATTOpcode(rawValue: pdu[1]).description,
       allowed: asked.opcode.description)
     let handle = pdu.little16(2), error = pdu[4]
-    if asked.start != 0, asked.start <= asked.end {
+    if asked.isOfRange, let code = ErrorOfRange(rawValue: error) {
+      report.judge(
+        .errorHandle, handle == asked.start, by: party, seen: "\(code): \(BindruneTrace.code(handle, 4))",
+        allowed: "the starting handle \(BindruneTrace.code(asked.start, 4))")
+    } else if asked.start != 0, asked.start <= asked.end {
       report.judge(
         .errorHandle, handle == 0 || (asked.start...asked.end).contains(handle), by: party, seen: code(handle, 4),
         allowed: asked.start == asked.end
@@ -295,6 +399,7 @@ struct CheckClient {
       last = handle
       at += size
     }
+    database.explored(asked.start, last, party, &report)
   }
   private func found(
     _ pdu: Span<UInt8>, _ asked: Request, _ database: inout CheckDatabase, _ party: CheckFinding.Party,
@@ -310,6 +415,7 @@ struct CheckClient {
         allowed: "\(code(handle, 4)) or more")
       database.attribute(handle, asked.type, party, &report)
       if asked.type.isService { database.service(handle, end, party, &report) }
+      if asked.type == .primaryService { database.once(asked.value, handle, party, &report) }
       last = handle
       at += 4
     }
@@ -326,6 +432,7 @@ struct CheckClient {
       let handle = pdu.little16(at)
       entry(handle, after: last, asked, party, &report)
       database.attribute(handle, asked.type, party, &report)
+      if !isGroup { database.reads(handle, party, &report) }
       last = handle
       if isGroup {
         let end = pdu.little16(at + 2)

@@ -7,6 +7,7 @@ import BindruneHCI
 extension CheckAdapter {
   mutating func command(_ record: CaptureRecord, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
     guard bytes.count >= Self.commandHeader else {
+      loseReplies()
       if record.isCut { return }
       return report.judge(
         .commandLength, false, by: .host, seen: "\(bytes.count) octets", allowed: "a header of \(Self.commandHeader)")
@@ -17,11 +18,11 @@ extension CheckAdapter {
       .commandLength, stated == actual, by: .host, seen: "Parameter_Total_Length \(stated) with \(actual) octets",
       allowed: "\(actual)")
     credits(opcode, &report)
-    var argument: UInt64 = 0
+    var argument: UInt64?
     if !record.isCut, stated == actual, let command = form(opcode, bytes, &report) {
       // The argument is the first octet, or the first eight.
-      for index in 0..<min(8, stated) {
-        argument |= UInt64(bytes[Self.commandHeader + index]) << (8 * UInt64(index))
+      argument = (0..<min(8, stated)).reduce(0) {
+        $0 | UInt64(bytes[Self.commandHeader + $1]) << (8 * UInt64($1))
       }
       permitted(command, opcode, bytes, &report)
     }
@@ -45,7 +46,8 @@ extension CheckAdapter {
     report.judge(
       .commandCredits, left > 0, by: .host, seen: Self.name(opcode),
       allowed: "no command before the controller permits one")
-    commandCredits = max(0, left - 1)
+    // How many a controller permits that has received too many is not known.
+    commandCredits = left > 0 ? left - 1 : nil
   }
 
   static func name(_ opcode: HCIOpcode) -> String {
@@ -249,7 +251,12 @@ extension CheckAdapter {
     case .leSetExtendedAdvertisingEnable(let command) where command.enable:
       var cursor = command.sets.cursor
       while let set = cursor.next(in: bytes) { advertisingSet(set.advertisingHandle, &report) }
-    case .leEnableEncryption(let command): encryption(opcode, command.connectionHandle, &report)
+    case .leEnableEncryption(let command):
+      if let place = links.firstIndex(where: { $0.handle == command.connectionHandle.rawValue }) {
+        report.connection = command.connectionHandle.rawValue
+        identifiers(command.encryptedDiversifier, command.randomNumber.rawValue, place, by: .host, &report)
+      }
+      encryption(opcode, command.connectionHandle, &report)
     case .leLongTermKeyRequestReply(let command): encryption(opcode, command.connectionHandle, &report)
     case .leLongTermKeyRequestNegativeReply(let command): encryption(opcode, command.connectionHandle, &report)
     // The host's own advertising data.
@@ -287,7 +294,7 @@ extension CheckAdapter {
     report.judge(rule, holds, by: .host, seen: "\(Self.name(opcode)) while \(state) is enabled", allowed: "it disabled")
   }
   private func advertisingSet(_ handle: AdvertisingHandle, _ report: inout CheckReport) {
-    guard isFromStart else { return }
+    guard knowsSets else { return }
     report.judge(
       .advertisingSetKnown, sets[handle.number] != nil, by: .host, seen: "advertising handle \(code(handle.number))",
       allowed: sets.isEmpty ? "none" : sets.keys.sorted().map { code($0) }.joined(separator: ", "))
@@ -327,14 +334,15 @@ extension CheckAdapter {
           .encryptionByCentral, role == .central, by: .host, seen: "\(Self.name(opcode)) as Peripheral",
           allowed: "Security Request")
       }
-    } else if link.isFromStart {
+    } else if link.isFromStart, let keyRequested = link.keyRequested {
       report.judge(
-        .keyReplyAsked, link.keyRequested, by: .host, seen: "\(Self.name(opcode)) without a request",
+        .keyReplyAsked, keyRequested, by: .host, seen: "\(Self.name(opcode)) without a request",
         allowed: "an answer to each request")
     }
     links[place].keyRequested = false
+    links[place].isConfirmed = true
     guard opcode != LELongTermKeyRequestNegativeReply.opcode else { return }
-    links[place].hasEncryptionCause = true
+    links[place].encryptionStarts()
     links[place].pairing.encryptionStarts(&report)
   }
 

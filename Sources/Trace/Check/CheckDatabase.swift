@@ -12,6 +12,10 @@ struct CheckDatabase {
   struct Characteristic {
     var declaration: UInt16
     var properties: CharacteristicProperties
+    /// Descriptors that its properties demand and nothing has shown missing so far. Vol 3, Part G, §3.3.1.1.
+    var undecided: [BluetoothUUID]
+    /// The last of its attributes that is known, before which all are.
+    var last: UInt16
   }
   var isFromStart = false
   /// The types of attributes.
@@ -20,6 +24,10 @@ struct CheckDatabase {
   private var characteristics: [UInt16: Characteristic] = [:]
   /// First and last handle.
   private var services: [(start: UInt16, end: UInt16)] = []
+  /// The handle of each primary service that a server has once.
+  private var singleServices: [BluetoothUUID: UInt16] = [:]
+  /// Ranges of handles in which all attributes are known, in their order.
+  private var exploredRanges: [ClosedRange<UInt16>] = []
   /// The values of declarations.
   private var declarations: [UInt16: [UInt8]] = [:]
   /// The last values that the server has confirmed or shown of attributes of two octets, by handle.
@@ -76,6 +84,18 @@ struct CheckDatabase {
       allowed: "2 or 16")
     service(handle, end, party, &report)
     declaration(handle, value, party, &report)
+    if types[handle] == .primaryService { once(value.uuid(0..<value.count), handle, party, &report) }
+  }
+  /// A server has one Generic Access service and one Generic Attribute service. Vol 3, Part C, §12; Part G, §7.
+  mutating func once(
+    _ service: BluetoothUUID, _ handle: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    guard service == .genericAccess || service == .genericAttribute else { return }
+    let first = singleServices[service] ?? handle
+    report.judge(
+      .serviceOnce, first == handle, by: party, seen: "\(service.text) at \(code(handle, 4)) also",
+      allowed: "the one at \(code(first, 4))")
+    singleServices[service] = first
   }
   /// An entry of Read By Type.
   mutating func declared(
@@ -112,8 +132,11 @@ struct CheckDatabase {
       allowed: next.map { "between it and \(code($0, 4))" } ?? "behind it")
     attribute(place, characteristic.characteristicUUID, party, &report)
     guard characteristics.count < Self.mostAttributes else { return }
+    guard characteristics[place]?.declaration != handle else { return }
     characteristics[place] = Characteristic(
-      declaration: handle, properties: characteristic.characteristicProperties)
+      declaration: handle, properties: characteristic.characteristicProperties,
+      undecided: Self.descriptors(characteristic.characteristicProperties), last: place)
+    descriptors(of: place, party, &report)
   }
   private mutating func declaration(
     _ handle: UInt16, _ value: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport
@@ -127,7 +150,91 @@ struct CheckDatabase {
       .declarationValue, known == octets, by: party, seen: hexText(octets.span), allowed: hexText(known.span))
   }
 
+  // MARK: Descriptors
+
+  /// The client knows all attributes from `start` to `end`.
+  mutating func explored(
+    _ start: UInt16, _ end: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    guard start <= end, types.count < Self.mostAttributes, exploredRanges.count < Self.mostAttributes else { return }
+    var range = start...end
+    exploredRanges.removeAll {
+      guard Int($0.lowerBound) <= Int(range.upperBound) + 1, Int(range.lowerBound) <= Int($0.upperBound) + 1 else {
+        return false
+      }
+      range = min($0.lowerBound, range.lowerBound)...max($0.upperBound, range.upperBound)
+      return true
+    }
+    exploredRanges.append(range)
+    // The others are as they were.
+    let places = characteristics.keys.filter { range.contains($0) || ($0 < .max && range.contains($0 + 1)) }
+    for place in places.sorted() { descriptors(of: place, party, &report) }
+  }
+  /// The server has no attribute that `asked` asks for in its range.
+  mutating func notFound(_ asked: CheckClient.Request, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    if asked.opcode == FindInformationRequest.opcode { explored(asked.start, asked.end, party, &report) }
+  }
+  private static func descriptors(_ properties: CharacteristicProperties) -> [BluetoothUUID] {
+    var types: [BluetoothUUID] = []
+    if !properties.isDisjoint(with: [.notify, .indicate]) { types.append(.clientCharacteristicConfiguration) }
+    if properties.contains(.broadcast) { types.append(.serverCharacteristicConfiguration) }
+    if properties.contains(.extendedProperties) { types.append(.characteristicExtendedProperties) }
+    return types
+  }
+  /// Judges which of the descriptors that its properties demand the characteristic has, as far as the attributes behind
+  /// its value are known. It ends with its service, or where the next declaration is. Vol 3, Part G, §3.3.
+  private mutating func descriptors(
+    of place: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    guard var characteristic = characteristics[place], !characteristic.undecided.isEmpty else { return }
+    let limit = services.first { $0.start <= place && place <= $0.end }?.end ?? .max
+    var isEnded = false, known: ClosedRange<UInt16>?
+    while characteristic.last < limit {
+      let next = characteristic.last + 1
+      if let type = types[next] {
+        isEnded = type.isService || type == .include || type == .characteristic
+        if isEnded { break }
+        if let index = characteristic.undecided.firstIndex(of: type) {
+          report.judge(.descriptorExists, true, by: party, seen: "", allowed: "")
+          characteristic.undecided.remove(at: index)
+        }
+      } else {
+        if known?.contains(next) != true { known = exploredRanges.first { $0.contains(next) } }
+        if known == nil { break }
+      }
+      characteristic.last = next
+    }
+    if isEnded || characteristic.last >= limit {
+      for type in characteristic.undecided {
+        report.judge(
+          .descriptorExists, false, by: party,
+          seen: "no descriptor \(type.text) of the value at \(code(place, 4)), whose properties are "
+            + code(characteristic.properties.rawValue),
+          allowed: "the descriptor that the properties demand")
+      }
+      characteristic.undecided = []
+    }
+    characteristics[place] = characteristic
+  }
+
   // MARK: Values
+
+  /// The server has let the client read the attribute.
+  mutating func reads(_ handle: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    guard let properties = characteristics[handle]?.properties else { return }
+    report.judge(
+      .readProperty, properties.contains(.read), by: party,
+      seen: "the value at \(code(handle, 4)), whose properties are \(code(properties.rawValue))",
+      allowed: "an error: properties without \(code(CharacteristicProperties.read.rawValue))")
+  }
+  /// The server has let the client write the attribute.
+  mutating func writes(_ handle: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    guard let properties = characteristics[handle]?.properties else { return }
+    report.judge(
+      .writeProperty, properties.contains(.write), by: party,
+      seen: "a write of the value at \(code(handle, 4)), whose properties are \(code(properties.rawValue))",
+      allowed: "an error: properties without \(code(CharacteristicProperties.write.rawValue))")
+  }
 
   /// The whole value of an attribute, or its beginning where a list has no room.
   mutating func read(
@@ -177,6 +284,10 @@ struct CheckDatabase {
   mutating func prepares(_ handle: UInt16) {
     hasConfigured = true
     doubt(handle)
+  }
+  /// Whether the server answers this request, and how, is not known.
+  mutating func doubt(_ request: CheckClient.Request) {
+    if request.opcode == WriteRequest.opcode { written(request.start) }
   }
   private mutating func doubt(_ handle: UInt16) {
     configurations[handle] = nil
@@ -272,6 +383,8 @@ struct CheckDatabase {
     characteristics = [:]
     services = []
     declarations = [:]
+    singleServices = [:]
+    exploredRanges = []
   }
   mutating func notifiedMultiple(_ party: CheckFinding.Party, _ report: inout CheckReport) {
     guard isFromStart, !mayBeBonded else { return }

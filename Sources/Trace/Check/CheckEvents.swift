@@ -4,9 +4,21 @@ import BindruneHCI
 
 // The controller's events: their form, the commands that they answer, and the connections that they are about.
 
+extension HCIStatus {
+  /// Ends a connection whose peer may have been silent since the supervision timeout began.
+  fileprivate var showsThatPeerVanished: Bool {
+    switch self {
+    case .connectionTimeout, .lmpOrLLResponseTimeout, .connectionTerminatedMICFailure, .connectionFailedToBeEstablished:
+      true
+    default: false
+    }
+  }
+}
+
 extension CheckAdapter {
   mutating func event(_ record: CaptureRecord, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
     guard bytes.count >= Self.eventHeader else {
+      lose(bytes.count > 1 ? bytes[1] : CommandComplete.code, nil)
       if record.isCut { return }
       return report.judge(
         .eventLength, false, by: .controller, seen: "\(bytes.count) octets", allowed: "a header of \(Self.eventHeader)")
@@ -15,10 +27,12 @@ extension CheckAdapter {
     report.judge(
       .eventLength, stated == actual, by: .controller, seen: "Parameter_Total_Length \(stated) with \(actual) octets",
       allowed: "\(actual)")
-    guard stated == actual, !record.isCut else { return }
+    let subevent = bytes.count > Self.eventHeader ? bytes[Self.eventHeader] : nil
+    guard stated == actual, !record.isCut else { return lose(bytes[1], subevent) }
     mask(bytes, &report)
     let event: HCIEvent
     do throws(WireError) { event = try HCIEvent(bytes) } catch {
+      lose(bytes[1], subevent)
       return report.judge(
         .eventParameters, false, by: .controller, seen: "event \(code(bytes[1])): \(error)",
         allowed: "the parameters of its definition")
@@ -62,21 +76,35 @@ extension CheckAdapter {
       }
     case .disconnectionComplete(let event):
       guard event.status == .success else { return }
-      known(event.connectionHandle, &report)
+      // A host's own stack may log the end of a connection again.
+      guard !closed.contains(event.connectionHandle.rawValue) else { return }
+      if let place = known(event.connectionHandle, &report) {
+        if event.reason.showsThatPeerVanished {
+          links[place].timePasses(&report)
+        } else {
+          links[place].isAlive(&report)
+        }
+      }
       close(event.connectionHandle.rawValue, &report)
     case .encryptionChange(let event):
       encryption(event.status, event.connectionHandle, isOn: event.encryptionEnabled != 0, &report)
     case .encryptionChangeV2(let event):
-      encryption(event.status, event.connectionHandle, isOn: event.encryptionEnabled != 0, &report)
+      let isOn = event.encryptionEnabled != 0
+      encryption(event.status, event.connectionHandle, isOn: isOn, &report)
+      if event.status == .success, isOn {
+        keySize(Int(event.encryptionKeySize), event.connectionHandle, &report)
+      }
     case .encryptionKeyRefreshComplete(let event):
       encryption(event.status, event.connectionHandle, isOn: true, &report)
     case .leConnectionComplete, .leEnhancedConnectionComplete, .unknownLE(0x29, _):
       if let new = ReportedConnection(event, bytes) { connection(new, &report) }
     case .leConnectionUpdateComplete(let event):
       guard event.status == .success else { return }
-      known(event.connectionHandle, &report)
+      if let place = known(event.connectionHandle, &report) {
+        links[place].supervisionTimeout = Int64(event.supervisionTimeout.rawValue) * 10_000_000
+      }
       parameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout, &report)
-    case .leLongTermKeyRequest(let event): keyRequest(event.connectionHandle, &report)
+    case .leLongTermKeyRequest(let event): keyRequest(event, &report)
     case .leAdvertisingReport(let event):
       reports(&report)
       var cursor = event.reports.cursor
@@ -115,7 +143,9 @@ extension CheckAdapter {
   }
   @discardableResult private mutating func known(_ handle: ConnectionHandle, _ report: inout CheckReport) -> Int? {
     report.connection = handle.rawValue
-    return link(handle.rawValue, by: .controller, .eventConnection, &report)
+    guard let place = link(handle.rawValue, by: .controller, .eventConnection, &report) else { return nil }
+    links[place].isConfirmed = true
+    return place
   }
 
   /// Events of BR/EDR and of isochronous channels open handles that are not LE-U's. The host does not have them, so
@@ -148,11 +178,15 @@ extension CheckAdapter {
     guard opcode != .none, !parameters.isEmpty else { return }
     let isSuccess = HCIStatus(rawValue: parameters.byte(0, in: bytes)) == .success
     let command = answered(opcode, &report)
+    if command != nil { support(opcode, isSuccess, &report) }
     kind(opcode, isSuccess, byStatus: false, &report)
     guard isSuccess else { return }
     returned(opcode, parameters, bytes, &report)
     switch opcode {
     case Reset.opcode: reset(&report)
+    case ReadLocalSupportedCommands.opcode:
+      guard let answer = try? ReadLocalSupportedCommands.decodeReturn(parameters, in: bytes) else { break }
+      supported = SupportedCommands(answer.supportedCommands, in: bytes)
     case ReadBufferSize.opcode:
       guard let size = try? ReadBufferSize.decodeReturn(parameters, in: bytes) else { break }
       bufferSize(Int(size.aclDataPacketLength), Int(size.totalNumACLDataPackets), isLE: false)
@@ -169,7 +203,7 @@ extension CheckAdapter {
     commandCredits = Int(event.numHCICommandPackets)
     let opcode = event.commandOpcode
     guard opcode != .none else { return }
-    _ = answered(opcode, &report)
+    if answered(opcode, &report) != nil { support(opcode, event.status == .success, &report) }
     guard event.status == .success else { return }
     kind(opcode, true, byStatus: true, &report)
     if opcode == LECreateConnection.opcode || opcode == LEExtendedCreateConnection.opcode {
@@ -180,8 +214,10 @@ extension CheckAdapter {
 
   private mutating func answered(_ opcode: HCIOpcode, _ report: inout CheckReport) -> PendingCommand? {
     guard let place = pending.firstIndex(where: { $0.opcode == opcode }) else {
+      // It answers only a command with an error: Vol 4, Part E, §7.3.40.
+      if opcode == HostNumberOfCompletedPackets.opcode { return nil }
       // The command may be older than the trace.
-      if isFromStart, pending.count < Self.mostPending {
+      if !mayHavePending, pending.count < Self.mostPending {
         report.judge(
           .replyMatches, false, by: .controller, seen: Self.name(opcode),
           allowed: pending.isEmpty ? "none" : pending.map { Self.name($0.opcode) }.joined(separator: ", "))
@@ -190,6 +226,16 @@ extension CheckAdapter {
     }
     report.judge(.replyMatches, true, by: .controller, seen: "", allowed: "")
     return pending.remove(at: place)
+  }
+  /// The answer shows who is wrong about a command whose bit is 0.
+  private mutating func support(_ opcode: HCIOpcode, _ isSuccess: Bool, _ report: inout CheckReport) {
+    guard let commands = supported, let bit = AnyCommand(default: opcode)?.supportedBit else { return }
+    report.judge(
+      .commandSupported, commands[bit], by: isSuccess ? .controller : .host,
+      seen: "\(Self.name(opcode))\(isSuccess ? " succeeds" : ""), whose bit of Supported_Commands is 0",
+      allowed: isSuccess ? "the bit 1, or a failure" : "commands whose bit is 1")
+    // The controller's list is wrong: it says nothing of other commands, either.
+    if isSuccess, !commands[bit] { supported = nil }
   }
   /// A failure may come as either event.
   private func kind(_ opcode: HCIOpcode, _ isSuccess: Bool, byStatus: Bool, _ report: inout CheckReport) {
@@ -216,7 +262,21 @@ extension CheckAdapter {
       allowed: "the return parameters of its definition")
   }
 
-  private mutating func succeeded(_ opcode: HCIOpcode, _ argument: UInt64) {
+  private mutating func succeeded(_ opcode: HCIOpcode, _ argument: UInt64?) {
+    // What a malformed command has changed is not known.
+    guard let argument else {
+      switch opcode {
+      case SetEventMask.opcode: eventMask = nil
+      case LESetEventMask.opcode: eventMaskLE = nil
+      case LESetAdvertisingEnable.opcode: (isAdvertising, hasAdvertised) = (nil, true)
+      case LESetScanEnable.opcode, LESetExtendedScanEnable.opcode: isScanning = nil
+      case LESetAddressResolutionEnable.opcode: resolvesAddresses = nil
+      case LESetExtendedAdvertisingEnable.opcode: (knowsSets, isAdvertising, hasAdvertised) = (false, nil, true)
+      case LESetExtendedAdvertisingParameters.opcode, LERemoveAdvertisingSet.opcode: knowsSets = false
+      default: break
+      }
+      return
+    }
     let isOn = argument & 0xFF != 0
     switch opcode {
     case SetEventMask.opcode: eventMask = argument
@@ -228,7 +288,9 @@ extension CheckAdapter {
     case LESetAddressResolutionEnable.opcode: resolvesAddresses = isOn
     case LESetExtendedAdvertisingEnable.opcode: enableSets(argument)
     case LERemoveAdvertisingSet.opcode: sets[UInt8(truncatingIfNeeded: argument)] = nil
-    case LEClearAdvertisingSets.opcode: sets.removeAll()
+    case LEClearAdvertisingSets.opcode:
+      sets.removeAll()
+      knowsSets = true
     default: break
     }
   }
@@ -256,7 +318,7 @@ extension CheckAdapter {
     report.connection = handle
     handleRange(handle, by: .controller, &report)
     report.judge(
-      .handleUnique, !links.contains { $0.handle == handle && $0.isFromStart }, by: .controller,
+      .handleUnique, !links.contains { $0.handle == handle && $0.isFromStart && !$0.mayHaveEnded }, by: .controller,
       seen: "connection handle \(code(handle, 4)) again", allowed: "a free one")
     if isFromStart {
       report.judge(
@@ -268,6 +330,7 @@ extension CheckAdapter {
     if isCentral { isInitiating = false } else if isAdvertising == true { isAdvertising = false }
     var link = CheckLink(handle, .le, isFromStart: true)
     link.role = isCentral ? .central : .peripheral
+    link.supervisionTimeout = Int64(new.timeout.rawValue) * 10_000_000
     // Types 2 and 3 are identity addresses of the types 0 and 1.
     link.peer = new.peer.value | UInt64(new.peerType.rawValue & 1) << 48
     open(link)
@@ -283,8 +346,9 @@ extension CheckAdapter {
       allowed: "a timeout above (1 + latency) × interval × 2")
   }
 
-  private mutating func keyRequest(_ handle: ConnectionHandle, _ report: inout CheckReport) {
-    guard let place = known(handle, &report) else { return }
+  private mutating func keyRequest(_ event: LELongTermKeyRequest, _ report: inout CheckReport) {
+    guard let place = known(event.connectionHandle, &report) else { return }
+    identifiers(event.encryptedDiversifier, event.randomNumber.rawValue, place, by: .peer, &report)
     if let role = links[place].role {
       report.judge(
         .keyRequestToPeripheral, role == .peripheral, by: .controller, seen: "the Central is asked",
@@ -302,6 +366,26 @@ extension CheckAdapter {
         allowed: "one that the host has asked for")
     }
     links[place].encryptionChanged(isOn)
+  }
+
+  /// Vol 3, Part H, §2.3.4.
+  private func keySize(_ size: Int, _ handle: ConnectionHandle, _ report: inout CheckReport) {
+    guard let place = links.firstIndex(where: { $0.handle == handle.rawValue }) else { return }
+    let isLE = links[place].transport == .le
+    let least = isLE ? links[place].pairing.agreedKeySize ?? 7 : 1
+    report.judge(
+      .encryptionKeySize, (least...16).contains(size), by: .controller, seen: "a key of \(size) octets",
+      allowed: "\(least) to 16")
+  }
+  /// EDIV and Rand name a key that was distributed; the key that a pairing has just made has none.
+  func identifiers(
+    _ diversifier: UInt16, _ random: UInt64, _ place: Int, by party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    guard links[place].pairing.hasUnnamedKey else { return }
+    report.judge(
+      .identifiersZero, diversifier == 0 && random == 0, by: party,
+      seen: "EDIV \(code(diversifier, 4)) and Rand 0x\(hexDigits(random, 16)) for the key that the pairing made",
+      allowed: "zeros")
   }
 
   // MARK: Advertising reports

@@ -12,20 +12,27 @@ struct CheckLink {
   var transport: Transport
   /// The trace shows its beginning: nothing happened before.
   var isFromStart: Bool
+  /// It is a connection: data of the controller alone may be its manufacturer's.
+  var isConfirmed: Bool
+  /// An event that could not be read may have been its end.
+  var mayHaveEnded = false
   /// The host's.
   var role: Role?
   /// The device at the other end: its type and address, as one number.
   var peer: UInt64?
   var isEncrypted: Bool?
+  /// In nanoseconds. Vol 6, Part B, §4.5.2.
+  var supervisionTimeout = Self.longestSupervisionTimeout
+  private static var longestSupervisionTimeout: Int64 { 32_000_000_000 }
 
   // ACL packets that the host sent and the controller has not completed.
-  var sent = 0
+  var sent: Int? = 0
 
   // Encryption.
   /// The host has started encryption, or given the key for it.
   var hasEncryptionCause = false
   /// The controller waits for a Long Term Key.
-  var keyRequested = false
+  var keyRequested: Bool? = false
 
   var signals = CheckSignals()
   var attributes: CheckAttributes
@@ -35,6 +42,7 @@ struct CheckLink {
     self.handle = handle
     self.transport = transport
     self.isFromStart = isFromStart
+    isConfirmed = isFromStart
     isEncrypted = isFromStart ? false : nil
     attributes = CheckAttributes(isFromStart: isFromStart)
     signals.isFromStart = isFromStart
@@ -46,7 +54,8 @@ struct CheckLink {
   mutating func receive(
     _ frame: TraceFrame, _ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport
   ) {
-    guard transport != .classic else { return }
+    guard transport != .classic, isConfirmed else { return }
+    if direction == .fromController { isAlive(&report) } else { timePasses(&report) }
     let channel = frame.channel
     if transport == .le {
       signals.timePasses(&report)
@@ -78,15 +87,46 @@ struct CheckLink {
   mutating func enhancedPDU(
     _ frame: TraceFrame, _ direction: HCIDirection, _ pdu: Span<UInt8>, _ report: inout CheckReport
   ) {
-    guard let bearer = frame.bearer else { return }
+    guard isConfirmed, let bearer = frame.bearer else { return }
     guard frame.isWhole else { return attributes.lose(on: bearer) }
     attributes.receive(
       bearer, direction, pdu, mtu: signals.bearerMTU(bearer), isEncrypted: isEncrypted, &report)
   }
 
+  /// A packet of the connection is not known.
+  mutating func lose() {
+    attributes.lose()
+    signals.lose()
+    pairing.lose()
+  }
+  mutating func loseEncryption() {
+    isEncrypted = nil
+    attributes.isBonded()
+    pairing.lose()
+  }
+
+  // MARK: Time
+
+  /// The peer is there at this time.
+  mutating func isAlive(_ report: inout CheckReport) { attributes.timePasses(lastSeen: report.time, &report) }
+  /// It may have vanished since.
+  mutating func timePasses(_ report: inout CheckReport) {
+    let connection = report.connection
+    report.connection = handle
+    attributes.timePasses(lastSeen: report.time &- supervisionTimeout, &report)
+    report.connection = connection
+  }
+
+  // MARK: Encryption
+
+  /// The host starts encryption, or gives the key for it.
+  mutating func encryptionStarts() {
+    hasEncryptionCause = true
+    if !pairing.isAfterPhase2 { attributes.isBonded() }
+  }
   /// The link's encryption changed.
   mutating func encryptionChanged(_ isOn: Bool) {
-    attributes.encryptionChanged(isOn, afterPairing: pairing.isAfterPhase2)
+    if isOn, !pairing.isAfterPhase2 { attributes.isBonded() }
     isEncrypted = isOn
   }
 }

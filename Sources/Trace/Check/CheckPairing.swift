@@ -41,6 +41,8 @@ struct CheckPairing {
   /// What both devices want, and what the later PDUs are judged by.
   private struct Agreement {
     var method: Method
+    /// In octets: the lesser of both maximums. §2.3.4.
+    var keySize: Int
     /// The keys that each side distributes.
     var initiatorKeys: KeyDistribution
     var responderKeys: KeyDistribution
@@ -59,8 +61,12 @@ struct CheckPairing {
     var responderAll: UInt8
     /// The host has started the encryption, or given the key for it.
     var isEncrypting = false
+    /// Of the key that phase 2 has made.
+    let keySize: Int, isLegacy: Bool
 
     init(_ agreement: Agreement) {
+      keySize = agreement.keySize
+      if case .legacy = agreement.method { isLegacy = true } else { isLegacy = false }
       (initiatorAll, responderAll) = (Self.pdus(agreement.initiatorKeys), Self.pdus(agreement.responderKeys))
       (initiatorDue, responderDue) = (initiatorAll, responderAll)
     }
@@ -89,6 +95,16 @@ struct CheckPairing {
   /// Phase 2 of a pairing has ended in this connection, so encryption with the new key may follow.
   private(set) var isAfterPhase2 = false
   private var phase: Phase?
+  /// In octets, of the key that the latest pairing has made.
+  var agreedKeySize: Int? {
+    if case .distributing(let distribution) = phase, !hostFailed, !peerFailed { distribution.keySize } else { nil }
+  }
+  /// The next encryption uses the key that a pairing of this connection has made, and that EDIV and Rand do not name:
+  /// the Long Term Key of LE Secure Connections, or a Short Term Key. §2.4.4.
+  var hasUnnamedKey: Bool {
+    guard case .distributing(let distribution) = phase, !hostFailed, !peerFailed else { return false }
+    return !distribution.isLegacy || !distribution.isEncrypting
+  }
   /// Who sent the latest Pairing Request.
   private var initiator = HCIDirection.fromHost
   /// Who has sent Pairing Failed since.
@@ -379,7 +395,9 @@ struct CheckPairing {
       agreed.responder.remove(.encKey)
     }
     phase = .exchanging(
-      Agreement(method: method, initiatorKeys: agreed.initiator, responderKeys: agreed.responder), 0)
+      Agreement(
+        method: method, keySize: min(request.maximumEncryptionKeySize, response.maximumEncryptionKeySize).count,
+        initiatorKeys: agreed.initiator, responderKeys: agreed.responder), 0)
   }
 
   /// Tables 2.6, 2.7 and 2.8. §2.3.5.1.

@@ -20,11 +20,36 @@ public struct CheckFinding: Sendable {
   public var allowed: String
 }
 
+/// Packets of a trace that no rule is about, because they are none of the Specification's.
+public struct CheckRemark: Sendable {
+  public enum Kind: Sendable, Equatable {
+    /// ACL data of the controller with a connection handle that no connection has: what its manufacturer logs.
+    case vendorData(handle: UInt16)
+    /// Packets of a type that HCI does not have.
+    case packetType(UInt8)
+  }
+  public var kind: Kind
+  /// The first record, from 1.
+  public var number: Int
+  /// How many records.
+  public var count: Int
+
+  public var sentence: String {
+    let packets = count == 1 ? "1 packet" : "\(count) packets"
+    return switch kind {
+    case .vendorData(let handle):
+      "\(packets) of ACL data on handle \(code(handle, 4)), which no connection has: the controller's own data, not judged"
+    case .packetType(let type): "\(packets) of type \(code(type)), which HCI does not have: not judged"
+    }
+  }
+}
+
 /// What the checks have judged so far.
 struct CheckReport {
   /// Findings that the owner has not taken; ``findingCount`` counts them all.
   var findings: [CheckFinding] = []
   var findingCount = 0
+  private(set) var remarks: [CheckRemark] = []
   /// How often each rule was judged, by its raw value.
   var judgements: [Int]
   private var enabled: [Bool]
@@ -64,6 +89,13 @@ struct CheckReport {
     guard !suspects.isEmpty, findings.count + suspects.count <= Checker.mostFindings else { return }
     findings += suspects
     findings.sort { $0.number < $1.number }
+  }
+  mutating func remark(_ kind: CheckRemark.Kind) {
+    if let place = remarks.firstIndex(where: { $0.kind == kind }) {
+      remarks[place].count += 1
+    } else if remarks.count < Checker.mostRemarks {
+      remarks.append(CheckRemark(kind: kind, number: number, count: 1))
+    }
   }
   /// Counts a finding; true if it is kept, so that its texts are needed.
   private mutating func keeps(_ rule: CheckRule) -> Bool {

@@ -12,6 +12,7 @@ public enum CheckRule: UInt8, CaseIterable, Hashable, Sendable {
   case advertisingSetKnown, encryptionByCentral, keyRequestToPeripheral, keyReplyAsked, encryptionCause
   case handleRange, handleUnique, connectionCause, connectionParameters, eventConnection, dataConnection, dataFlags
   case dataSize, dataCredits, completedPackets, eventMask, eventMaskLE, reportWhileScanning, randomAddressKind
+  case commandSupported, encryptionKeySize
 
   // MARK: L2CAP
   case fragmentOrder, frameComplete, frameOverlong, channelKnown, channelOpen, signalSingle, signalLength, signalCode
@@ -24,18 +25,19 @@ public enum CheckRule: UInt8, CaseIterable, Hashable, Sendable {
   case oneRequest, responseAsked, responseKind, errorRequest, errorHandle, errorCode, oneIndication
   case confirmationAsked, transactionTimeout, handleZero, handleRangeOrder, listInRange, listAscending, listUniform
   case informationFormat, groupEnd, multipleHandles, valueLength, prepareEcho, executeFlags
-  case multipleNotification, foundGroupEnd, enhancedEncrypted, enhancedMTU
+  case multipleNotification, foundGroupEnd, enhancedEncrypted, enhancedMTU, afterTimeout
 
   // MARK: GATT
   case groupingType, serviceShape, servicesDisjoint, includeShape, characteristicShape, valueHandle, databaseStable
   case declarationValue, configurationShape, configurationWrite, configurationRead, notificationEnabled
   case indicationEnabled, notifyProperty, indicateProperty, notifiedHandle, multipleNotificationEnabled
-  case signedUnencrypted, serviceChangedShape, databaseHashShape, profileValueShape
+  case signedUnencrypted, serviceChangedShape, databaseHashShape, profileValueShape, descriptorExists, readProperty
+  case writeProperty, serviceOnce
 
   // MARK: SMP
   case pairingCode, pairingLength, pairingValues, pairingRoles, pairingOrder, pairingAfterFailure, pairingFailureReason
   case pairingTimeout, pairingKeysOffered, keyAgreed, keyOrder, keyResponderFirst, keyEncrypted, keyIdentityAddress
-  case publicKeyCurve, publicKeyOwn, confirmValue, encryptionAfterPairing
+  case publicKeyCurve, publicKeyOwn, confirmValue, encryptionAfterPairing, identifiersZero
 
   // MARK: Advertising
   case structureLength, structureEnd, structureSize, structureContext, flagsModes, flagsInScanResponse, structureOnce

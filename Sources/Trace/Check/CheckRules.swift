@@ -4,7 +4,7 @@ extension CheckRule {
     switch self {
     // MARK: HCI
     case .packetType:
-      ("hci.packet-type", "Vol 4, Part A, §2", "A packet is a command, ACL, synchronous, event or ISO packet.")
+      ("hci.packet-type", "Vol 4, Part A, §2", "A packet begins with its type.")
     case .commandDirection:
       ("hci.command-direction", "Vol 4, Part A, §2", "Commands go from the host to the controller.")
     case .eventDirection: ("hci.event-direction", "Vol 4, Part A, §2", "Events go from the controller to the host.")
@@ -182,6 +182,17 @@ extension CheckRule {
         "A random address is static or private: its random part is neither all zeros nor all ones."
       )
 
+    case .commandSupported:
+      (
+        "hci.command-supported", "Vol 4, Part E, §6.27",
+        "The host sends the commands whose bit in Supported_Commands is 1, and the controller supports no others."
+      )
+    case .encryptionKeySize:
+      (
+        "hci.encryption-key-size", "Vol 3, Part H, §2.3.4",
+        "The key of an encrypted LE link has 7 to 16 octets, and not fewer than its pairing has agreed on."
+      )
+
     // MARK: L2CAP
     case .fragmentOrder:
       ("l2cap.fragment-order", "Vol 3, Part A, §7.2.2", "A continuing fragment follows the first one of its frame.")
@@ -314,7 +325,10 @@ extension CheckRule {
     case .errorRequest:
       ("att.error-request", "Vol 3, Part F, §3.4.1.1", "An error response names the request that it answers.")
     case .errorHandle:
-      ("att.error-handle", "Vol 3, Part F, §3.4.1.1", "An error response names an attribute of the request, or 0x0000.")
+      (
+        "att.error-handle", "Vol 3, Part F, §3.4.1.1",
+        "An error response names an attribute of the request, its starting handle if the whole range failed, or 0x0000."
+      )
     case .errorCode:
       (
         "att.error-code", "Vol 3, Part F, §3.4.1.1",
@@ -372,6 +386,12 @@ extension CheckRule {
       (
         "att.find-by-type-group", "Vol 3, Part F, §3.4.3.4",
         "A group end in Find By Type Value is at or behind the found attribute."
+      )
+
+    case .afterTimeout:
+      (
+        "att.after-timeout", "Vol 3, Part F, §3.3.3",
+        "A device whose transaction has timed out sends no request, command, indication or notification on that bearer."
       )
 
     // MARK: GATT
@@ -458,6 +478,21 @@ extension CheckRule {
         "Appearance has 2 octets, Preferred Connection Parameters 8, and Central Address Resolution 1."
       )
 
+    case .descriptorExists:
+      (
+        "gatt.descriptor-exists", "Vol 3, Part G, §3.3.1.1",
+        "A characteristic has the configuration or extended properties descriptors that its properties demand."
+      )
+    case .readProperty:
+      ("gatt.read-property", "Vol 3, Part G, §3.3.1.1", "A server lets values be read whose properties say so.")
+    case .writeProperty:
+      ("gatt.write-property", "Vol 3, Part G, §3.3.1.1", "A server lets values be written whose properties say so.")
+    case .serviceOnce:
+      (
+        "gatt.service-once", "Vol 3, Part C, §12",
+        "A server has one Generic Access service and not more than one Generic Attribute service."
+      )
+
     // MARK: SMP
     case .pairingCode:
       ("smp.code", "Vol 3, Part H, §3.3", "A Security Manager PDU has a code that the Specification defines.")
@@ -522,6 +557,12 @@ extension CheckRule {
       (
         "smp.encryption-order", "Vol 3, Part H, §2.4.4",
         "Encryption starts after the pairing PDUs of phase 2, not between them."
+      )
+
+    case .identifiersZero:
+      (
+        "smp.identifiers-zero", "Vol 3, Part H, §2.4.4",
+        "EDIV and Rand are 0 for a key that a pairing has made and no PDU has distributed."
       )
 
     // MARK: Advertising

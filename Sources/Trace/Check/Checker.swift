@@ -24,6 +24,9 @@ public struct Checker: TraceSink {
   static var mostAdapters: Int { 64 }
   static var mostLinks: Int { 512 }
 
+  /// Kinds of ``remarks``.
+  static var mostRemarks: Int { 64 }
+
   private var report: CheckReport
   private var adapters: [CheckAdapter] = []
 
@@ -33,6 +36,8 @@ public struct Checker: TraceSink {
   public var findings: [CheckFinding] { report.findings }
   /// All findings, also those beyond ``mostFindings``.
   public var findingCount: Int { report.findingCount }
+  /// What no rule is about, each kind once.
+  public var remarks: [CheckRemark] { report.remarks }
   /// How often the trace let a rule be judged.
   public func judgements(of rule: CheckRule) -> Int { report.judgements[Int(rule.rawValue)] }
   /// Returns the findings so far and forgets them, so that a long trace can be reported while it is read.
@@ -74,6 +79,11 @@ public struct Checker: TraceSink {
       adapters[place].knowsDirections(record)
     else { return }
     adapters[place].enhancedPDU(frame, direction, pdu, &report)
+  }
+
+  public mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord) {
+    guard let place = place(of: record.adapter) else { return }
+    adapters[place].lost(handle.rawValue)
   }
 
   public mutating func violation(
