@@ -3,8 +3,8 @@ import BindruneWire
 /// A JSON value with its position, so that an error can name line and column. RFC 8259.
 ///
 /// Foundation's reader reports neither the position of a value nor a duplicate key; people write these files.
-struct JSON: Sendable {
-  enum Value: Sendable {
+package struct JSON: Sendable {
+  package enum Value: Sendable {
     case null
     case bool(Bool)
     /// In its spelling.
@@ -13,21 +13,21 @@ struct JSON: Sendable {
     case array([JSON])
     case object([Member])
   }
-  struct Member: Sendable {
-    var key: String
+  package struct Member: Sendable {
+    package var key: String
     /// The position of the key.
-    var place: Place
-    var value: JSON
+    package var place: Place
+    package var value: JSON
   }
-  struct Place: Sendable {
-    var line: Int
-    var column: Int
+  package struct Place: Sendable {
+    package var line: Int
+    package var column: Int
   }
-  var value: Value
-  var place: Place
+  package var value: Value
+  package var place: Place
 
   /// The kind of value, for an error.
-  var kind: String {
+  package var kind: String {
     switch value {
     case .null: "null"
     case .bool: "true or false"
@@ -43,7 +43,7 @@ struct JSON: Sendable {
     self.place = place
   }
   /// Parses the whole of `text`.
-  init(_ text: String, file: String) throws(FileError) {
+  package init(_ text: String, file: String) throws(FileError) {
     var reader = JSONReader(text, file: file)
     self = try reader.whole()
   }

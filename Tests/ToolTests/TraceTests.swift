@@ -512,4 +512,122 @@ import Testing
       }
     }
   }
+
+  /// What counts: party, device, connection, ids, a baseline; its own findings never count against it.
+  @Test func whatCounts() async throws {
+    try await withTraces { folder, good, bad in
+      let known = folder.appending(path: "known.json").path, id = "att.opcode/host/0x3F"
+      let finding = try #require(
+        try await check("--only", "att.opcode", bad, "--json").objects().first { $0["rule"] != nil })
+      #expect(finding["id"] as? String == id)
+      for (arguments, words) in [
+        (["--party", "controller"], ", beside 1 of other parties"), (["--party", "PEER"], ", beside 1 of other parties"),
+        (["--party", "C0:11:22:33:44:56"], ", beside 1 of other parties"),
+        (["--connection", "0x0041"], ", beside 1 of other connections"), (["--ignore", id], ", beside 1 ignored"),
+        (["--ignore", "att.opcode"], ", beside 1 ignored"), (["--ignore", "att.opcode/host"], ", beside 1 ignored"),
+      ] {
+        let end = try await Tool.run(["trace", "check", "--only", "att.opcode", bad] + arguments)
+        #expect(end.status == 0 && end.output.contains(": no findings" + words + "; "), "\(arguments) \(end.output)")
+      }
+      for arguments in [
+        ["--party", "host"], ["--connection", "0x0040"], ["--ignore", "att.opcode/hos"], ["--ignore", "att.shape"],
+      ] {
+        let end = try await Tool.run(["trace", "check", "--only", "att.opcode", bad] + arguments)
+        #expect(end.status == 1 && end.output.contains(": 1 finding; "), "\(arguments) \(end.output)")
+      }
+
+      let written = try await check("--only", "att.opcode", bad, "--write-baseline", known)
+      #expect(written.status == 0 && written.output.contains(": 1 finding; "))
+      #expect(
+        try String(contentsOfFile: known, encoding: .utf8)
+          == "{\n  \"version\": 1,\n  \"findings\": [\n    \"\(id)\"\n  ]\n}\n")
+      let again = try await check("--only", "att.opcode", bad, good, "--baseline", known)
+      #expect(again.status == 0 && again.lines.last?.hasPrefix("2 files: no findings, beside 1 known; ") == true)
+      let objects = try await check("--only", "att.opcode", bad, "--baseline", known, "--json").objects()
+      #expect(objects.count == 1 && (objects[0]["excluded"] as? [String: Int]) == ["known": 1])
+      // Another finding is new.
+      try Data("{\"version\": 1, \"findings\": [\"att.mtu/host/ATT_READ_REQ\"]}".utf8).write(to: URL(filePath: known))
+      #expect(try await check("--only", "att.opcode", bad, "--baseline", known).status == 1)
+
+      for (text, words) in [
+        ("[]", "known.json:1:1: it is no object"), ("{\"findings\": [1]}", "known.json:1:15: a finding's id is text"),
+        ("{\"version\": 2, \"findings\": []}", "known.json:1:2: its version is not 1"), ("{", "known.json:1:2:"),
+      ] {
+        try Data(text.utf8).write(to: URL(filePath: known))
+        expectSentence(try await check(bad, "--baseline", known), words, status: 2)
+      }
+      expectSentence(try await check(bad, "--baseline", folder.path + "/none"), "no such file", status: 2)
+      for arguments in [
+        ["--ignore", "att"], ["--party", "me"], ["--baseline", known, "--write-baseline", known], ["--connection", "x"],
+      ] {
+        #expect(try await Tool.run(["trace", "check", bad] + arguments).status == 64, "\(arguments)")
+      }
+    }
+  }
+
+  /// SARIF 2.1.0: the line of a finding is that of its record in the text of `trace show`.
+  @Test func sarif() async throws {
+    try await withTraces { folder, good, bad in
+      let odd = folder.appending(path: "a b%.btsnoop").path, report = folder.appending(path: "report.sarif")
+      try FileManager.default.moveItem(atPath: bad, toPath: odd)
+      let end = try await check("--only", "att", odd, good, folder.path + "/none", "--sarif", report.path)
+      #expect(end.status == 2)
+      let root = try #require(
+        try JSONSerialization.jsonObject(with: try Data(contentsOf: report)) as? [String: Any])
+      #expect(root["version"] as? String == "2.1.0")
+      let run = try #require((root["runs"] as? [[String: Any]])?.first)
+      let results = try #require(run["results"] as? [[String: Any]]), result = try #require(results.first)
+      #expect(results.count == 1 && result["ruleId"] as? String == "att.opcode")
+      let place = try #require(
+        ((result["locations"] as? [[String: Any]])?.first)?["physicalLocation"] as? [String: Any])
+      let uri = try #require((place["artifactLocation"] as? [String: Any])?["uri"] as? String)
+      #expect(uri.removingPercentEncoding == odd + ".txt" && !uri.contains(" "))
+      let line = try #require((place["region"] as? [String: Any])?["startLine"] as? Int)
+      let shown = try await Tool("trace", "show", odd).end().lines
+      #expect(shown[line - 1].contains("Unknown PDU (0x3F)"))
+      let rules = ((run["tool"] as? [String: Any])?["driver"] as? [String: Any])?["rules"] as? [[String: Any]]
+      #expect(rules?.contains { $0["id"] as? String == "att.opcode" } == true)
+      let invocation = (run["invocations"] as? [[String: Any]])?.first
+      #expect(invocation?["executionSuccessful"] as? Bool == false)
+      #expect((invocation?["toolExecutionNotifications"] as? [Any])?.count == 1)
+    }
+  }
+
+  /// The recipe for continuous integration, as its page runs it.
+  @Test func recipe() async throws {
+    try await withTraces { folder, good, bad in
+      func run(_ arguments: String...) throws -> (status: Int32, output: String) {
+        let process = Process(), pipe = Pipe()
+        process.executableURL = URL(filePath: "/bin/sh")
+        process.currentDirectoryURL = folder
+        let script = VectorFile.fixtures.deletingLastPathComponent().appending(path: "Examples/check-traces.sh").path
+        process.arguments = [script] + arguments
+        process.environment = ["BINDRUNE": Tool.path, "PATH": "/usr/bin:/bin"]
+        process.standardOutput = pipe
+        process.standardError = pipe
+        try process.run()
+        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return (process.terminationStatus, output)
+      }
+      let traces = folder.appending(path: "traces")
+      try FileManager.default.createDirectory(at: traces, withIntermediateDirectories: true)
+      for path in [good, bad] {
+        try FileManager.default.moveItem(
+          atPath: path, toPath: traces.path + "/" + URL(filePath: path).lastPathComponent)
+      }
+      let first = try run("traces", "reports", "--only", "att.opcode")
+      #expect(first.status == 1 && first.output.contains("2 files: 1 finding in 1 file"), "\(first.output)")
+      let name = URL(filePath: bad).lastPathComponent
+      let sarif = try String(contentsOf: folder.appending(path: "reports/report.sarif"), encoding: .utf8)
+      #expect(sarif.contains("\"uri\":\"traces/\(name).txt\""))
+      let text = try String(contentsOf: folder.appending(path: "reports/traces/\(name).txt"), encoding: .utf8)
+      #expect(text.contains("Unknown PDU (0x3F)"))
+      #expect(FileManager.default.fileExists(atPath: folder.path + "/reports/report.xml"))
+      try Data("{\"version\":1,\"findings\":[\"att.opcode/host/0x3F\"]}".utf8)
+        .write(to: traces.appending(path: "known.json"))
+      #expect(try run("traces", "reports", "--only", "att.opcode").status == 0)
+      #expect(try run("none", "reports").status == 2)
+    }
+  }
 }

@@ -1,42 +1,14 @@
-import BindruneSystem
 import BindruneTrace
-import BindruneTransport
-import BindruneWire
-import Glibc
-import SystemPackage
 
-/// A report in the XML of JUnit, which continuous integration reads: a suite for each file, a case for each rule. It is
-/// written to a draft beside the file and gets the file's name when it is complete, so no reader sees a part of it.
+/// A report in the XML of JUnit, which continuous integration reads: a suite for each file, a case for each rule.
 struct JUnitReport {
-  private let path: String
-  private let draft: FilePath
-  private let file: FileDescriptor
-  private var isOpen = true
+  private var file: ReportFile
 
-  /// Makes the draft, so that a path that cannot be written is known before anything is read.
   init(_ path: String) throws(Failure) {
-    self.path = path
-    draft = FilePath(text: "\(path).\(getpid())")
-    do {
-      // A device or a pipe must not be replaced.
-      if let old = try? FileDescriptor.opened(
-        FilePath(text: path), .readOnly, options: [.nonBlocking, .noControllingTerminal])
-      {
-        let isRegular = try old.closeAfter { try old.stat().type == .regular }
-        if !isRegular { throw Errno.invalidArgument }
-      }
-      file = try FileDescriptor.opened(
-        draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
-        permissions: [.ownerReadWrite, .groupRead, .otherRead])
-    } catch { throw Self.failure(path, error) }
+    file = try ReportFile(path, option: "--junit")
     try write("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"bindrune trace check\">\n")
   }
-  private static func failure(_ path: String, _ error: any Error) -> Failure {
-    Failure("Cannot write the report \(path): \(error). --junit names a file in a folder that you may write.")
-  }
-  private func write(_ text: String) throws(Failure) {
-    do { try file.writeAll(text.utf8) } catch { throw Self.failure(path, error) }
-  }
+  private func write(_ text: String) throws(Failure) { try file.write(text) }
 
   /// Adds the suite of a file. `rules` are those that were selected.
   func add(_ result: CheckResult, _ rules: [CheckRule]) throws(Failure) {
@@ -90,23 +62,9 @@ struct JUnitReport {
     return result
   }
 
-  /// Gives the report its name.
   mutating func finish() throws(Failure) {
     try write("</testsuites>\n")
-    do {
-      isOpen = false
-      try file.close()
-      try draft.rename(to: FilePath(text: path))
-    } catch {
-      try? draft.remove()
-      throw Self.failure(path, error)
-    }
+    try file.finish()
   }
-  /// Removes a draft that was not finished.
-  mutating func close() {
-    guard isOpen else { return }
-    isOpen = false
-    try? file.close()
-    try? draft.remove()
-  }
+  mutating func close() { file.close() }
 }

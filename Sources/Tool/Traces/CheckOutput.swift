@@ -5,6 +5,7 @@ import BindruneWire
 struct CheckOutput {
   /// Of all files.
   private(set) var findings = 0
+  private var excluded: [CheckSelection.Exclusion: Int] = [:]
   private(set) var failures = 0
   private var files = 0, filesWithFindings = 0, records = 0, judgements: [CheckRule: Int] = [:]
 
@@ -24,6 +25,7 @@ struct CheckOutput {
     filesWithFindings += result.findingCount > 0 ? 1 : 0
     failures += result.error == nil ? 0 : 1
     records += result.records
+    excluded.merge(result.excluded, uniquingKeysWith: +)
     judgements.merge(result.judgements, uniquingKeysWith: +)
     if isJSON { printObjects(result) } else { printText(result) }
     flush()
@@ -67,7 +69,9 @@ struct CheckOutput {
     }
     // A file without a record has nothing to summarize but its error.
     if result.records == 0, result.error != nil { return }
-    let summary = "\(name): \(counted(result.findingCount, "finding")); \(counted(result.records, "record")); "
+    let summary =
+      "\(name): \(counted(result.findingCount, "finding"))\(beside(result.excluded)); "
+      + "\(counted(result.records, "record")); "
     line(styled(summary + judged(result.judgements), result.findingCount))
   }
   private mutating func printText(_ finding: CheckFinding) {
@@ -85,11 +89,27 @@ struct CheckOutput {
   mutating func printTotals() {
     var words = "\(counted(files, "file")): \(counted(findings, "finding"))"
     if findings > 0 { words += " in \(counted(filesWithFindings, "file"))" }
+    words += beside(excluded)
     words += "; \(counted(records, "record")); \(judged(judgements))"
     if failures > 0 { words += "; \(counted(failures, "file")) could not be read to the end" }
     if isJSON { return Console.error(words) }
     line(styled(words, findings + failures))
     flush()
+  }
+  /// `, beside 3 known and 1 of other parties`.
+  private func beside(_ excluded: [CheckSelection.Exclusion: Int]) -> String {
+    let parts = CheckSelection.Exclusion.allCases.compactMap { reason -> String? in
+      guard let count = excluded[reason] else { return nil }
+      let words =
+        switch reason {
+        case .party: "of other parties"
+        case .connection: "of other connections"
+        case .ignored: "ignored"
+        case .known: "known"
+        }
+      return "\(grouped(count)) \(words)"
+    }
+    return parts.isEmpty ? "" : ", beside " + parts.joined(separator: ", ")
   }
   private func judged(_ judgements: [CheckRule: Int]) -> String {
     let sum = judgements.values.reduce(0, +)
@@ -108,6 +128,13 @@ struct CheckOutput {
     object.add("file", result.path)
     object.add("records", result.records)
     object.add("findings", result.findingCount)
+    if !result.excluded.isEmpty {
+      var excluded = JSONLine()
+      for reason in CheckSelection.Exclusion.allCases where result.excluded[reason] != nil {
+        excluded.add(reason.rawValue, result.excluded[reason])
+      }
+      object.add("excluded", excluded)
+    }
     object.add("rulesJudged", result.judgements.count)
     object.add("judgements", result.judgements.values.reduce(0, +))
     if !result.remarks.isEmpty {
@@ -123,6 +150,8 @@ struct CheckOutput {
     object.add("time", Double(finding.time) / 1_000_000_000)
     object.add("adapter", Int(finding.adapter))
     object.add("connection", finding.connection.map { code($0).lowercased() })
+    object.add("peer", finding.peer?.text)
+    object.add("id", finding.id)
     object.add("rule", finding.rule.id)
     object.add("section", finding.rule.section)
     object.add("party", finding.party.rawValue)

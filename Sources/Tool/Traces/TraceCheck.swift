@@ -13,12 +13,19 @@ struct TraceCheck: AsyncParsableCommand {
       A folder stands for the traces in it and below it. \
       Files are read side by side, and a bad one stops no other.
 
-      Status 0: no findings; 1: findings; 2: a file could not be read to its end, or the report could not be written.
+      A finding that does not count is only summed up: --party and --connection choose what counts, --ignore and \
+      --baseline what is known. A finding's id, which --json prints, is its rule, party, kind of packet and attribute, \
+      so that it is the same in a new recording.
+
+      Status 0: no findings that count; 1: findings; 2: a file could not be read to its end, or a report could not be \
+      written.
 
       Examples:
         bindrune trace check capture.btsnoop
         bindrune trace check traces/* --except ad --junit report.xml
         bindrune trace check captures/ --only att,smp.order --json > findings.ndjson
+        bindrune trace check captures/ --write-baseline known.json
+        bindrune trace check captures/ --baseline known.json --party host --sarif report.sarif
         bindrune trace check --rules
       """)
 
@@ -40,13 +47,43 @@ struct TraceCheck: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp("Also write a report in JUnit's XML to this file.", valueName: "file"), completion: .file())
   var junit: String?
+  @Option(
+    help: ArgumentHelp(
+      """
+      Also write a report in SARIF to this file. It places a finding of capture.btsnoop in capture.btsnoop.txt, as \
+      `bindrune trace show capture.btsnoop > capture.btsnoop.txt` writes it.
+      """, valueName: "file"), completion: .file())
+  var sarif: String?
+  @Option(
+    help: ArgumentHelp(
+      "Only the breaches of this party count: host, controller, peer, or a device's address.", valueName: "party"),
+    transform: CheckParty.init(argument:))
+  var party: CheckParty?
+  @Option(help: ArgumentHelp("Only findings of this connection handle count, as 0x0040.", valueName: "handle"))
+  var connection: [Number16] = []
+  @Option(help: ArgumentHelp("This finding does not count; also the beginning of its id.", valueName: "id"))
+  var ignore: [String] = []
+  @Option(
+    help: ArgumentHelp("Only findings that are not in this file count.", valueName: "file"), completion: .file())
+  var baseline: String?
+  @Option(
+    help: ArgumentHelp("Write the ids of all findings to this file, and end with status 0.", valueName: "file"),
+    completion: .file())
+  var writeBaseline: String?
   @OptionGroup var options: TraceOptions
 
   func validate() throws {
     if selected.isEmpty { throw ValidationError("--only and --except leave no rule.") }
     if rules {
-      if !files.isEmpty || junit != nil { throw ValidationError("--rules reads nothing: give it alone.") }
+      if !files.isEmpty || junit != nil || sarif != nil || writeBaseline != nil { throw ValidationError("--rules reads nothing: give it alone.") }
       return
+    }
+    if baseline != nil, writeBaseline != nil {
+      throw ValidationError("--write-baseline writes all findings: leave out --baseline.")
+    }
+    if let bad = ignore.first(where: { CheckBaseline.rule(of: $0) == nil }) {
+      throw ValidationError(
+        "\"\(bad.printable())\" begins with no rule's id: `bindrune trace check --rules` lists them.")
     }
     if files.isEmpty { throw ValidationError("No traces: name some, or - for standard input.") }
     if files.contains(TraceOptions.monitor) {
@@ -66,20 +103,35 @@ struct TraceCheck: AsyncParsableCommand {
     if rules { return CheckOutput.list(selected, isJSON: json) }
     Interruption.outputFailureStatus = TraceInputs.unreadable
     do {
+      var selection = CheckSelection()
+      if let baseline { selection.known = try CheckBaseline.read(baseline) }
+      (selection.party, selection.peer) = (party?.party, party?.peer)
+      selection.connections = Set(connection.map(\.value))
+      selection.ignored = ignore
       var report = try junit.map { path throws(Failure) in try JUnitReport(path) }
       defer { report?.close() }
+      var codes = try sarif.map { path throws(Failure) in try SARIFReport(path, selected) }
+      defer { codes?.close() }
+      var known = try writeBaseline.map { path throws(Failure) in try ReportFile(path, option: "--write-baseline") }
+      defer { known?.close() }
+      var ids: Set<String> = []
       var output = CheckOutput(selected, isJSON: json)
-      let rules = selected, options = options, inputs = try TraceInputs(files)
+      let rules = selected, options = options, inputs = try TraceInputs(files), counted = selection
       try await TraceBatch.read(inputs, weight: \.findings.count) { input, _, progress in
-        CheckResult(input, rules, options, progress)
+        CheckResult(input, rules, counted, options, progress)
       } receive: { result throws(Failure) in
         output.print(result)
         try report?.add(result, selected)
+        try codes?.add(result)
+        if known != nil { ids.formUnion(result.ids) }
       }
       try report?.finish()
+      try codes?.finish()
+      try known?.write(CheckBaseline.text(ids))
+      try known?.finish()
       if inputs.areSeveral { output.printTotals() }
       if output.failures > 0 { throw ExitCode(TraceInputs.unreadable) }
-      if output.findings > 0 { throw ExitCode.failure }
+      if output.findings > 0, writeBaseline == nil { throw ExitCode.failure }
     } catch let failure as Failure {
       // 1 stands for findings.
       Console.error("Error: \(failure)")
@@ -112,6 +164,9 @@ struct CheckResult: Sendable {
   /// The first ones; `findingCount` counts them all.
   var findings: [CheckFinding]
   var findingCount: Int
+  /// Breaches that do not count, and the ids of those that do.
+  var excluded: [CheckSelection.Exclusion: Int]
+  var ids: Set<String>
   var records: Int
   /// What no rule is about.
   var remarks: [CheckRemark]
@@ -123,8 +178,11 @@ struct CheckResult: Sendable {
   var error: String?
 
   /// nil: the file is not a trace.
-  init?(_ input: TraceInput, _ rules: [CheckRule], _ options: TraceOptions, _ progress: TraceProgress) {
-    var sink = MeteredSink(Checker(rules: Set(rules)), progress), warnings: [String] = []
+  init?(
+    _ input: TraceInput, _ rules: [CheckRule], _ selection: CheckSelection, _ options: TraceOptions,
+    _ progress: TraceProgress
+  ) {
+    var sink = MeteredSink(Checker(rules: Set(rules), selection: selection), progress), warnings: [String] = []
     do { try options.read(input, into: &sink, warn: { warnings.append($0) }) } catch is NotATrace {
       sink.end()
       return nil
@@ -141,6 +199,8 @@ struct CheckResult: Sendable {
     findings = checker.findings
     remarks = checker.remarks
     findingCount = checker.findingCount
+    excluded = checker.excluded
+    ids = checker.ids
     judgements = [:]
     for rule in rules where checker.judgements(of: rule) > 0 { judgements[rule] = checker.judgements(of: rule) }
   }

@@ -56,7 +56,7 @@ struct TraceReport: AsyncParsableCommand {
   func run() async throws {
     try checkOutput()
     let identities = irk.enumerated().map { TraceNames.Identity(name: $1.name ?? "identity \($0 + 1)", irk: $1.key) }
-    var sink = ReportFile(
+    var sink = CollectingSink(
       ReportCollector(frames: from...(to ?? Int.max), identities: identities, replays: !noReplay))
     var warnings: [String] = []
     // What was read before damage is shown.
@@ -124,7 +124,7 @@ struct TraceReport: AsyncParsableCommand {
 }
 
 /// A collector that shows its progress, and ends when the user interrupts.
-private struct ReportFile: CaptureSink, ~Copyable {
+private struct CollectingSink: CaptureSink, ~Copyable {
   var collector: ReportCollector
   let progress = TraceProgress(1)
   private var records = 0

@@ -142,7 +142,10 @@ struct CheckAdapter {
       if flag == 0 { marksFrames = true }
     }
     let place = link(handle, by: party, .dataConnection, &report)
-    if let place, record.direction != .fromController { links[place].isConfirmed = true }
+    if let place {
+      report.of(links[place])
+      if record.direction != .fromController { links[place].isConfirmed = true }
+    }
     guard let direction = record.direction, let place, links[place].transport == .le else { return }
     let isSound = (flag == 1 || flag == (direction == .fromHost ? 0 : 2)) && word >> 14 == 0
     report.judge(
@@ -183,6 +186,7 @@ struct CheckAdapter {
     report.connection = handle
     guard let place = link(handle, by: .controller, .eventConnection, &report) else { return }
     links[place].isConfirmed = true
+    report.of(links[place])
     links[place].isAlive(&report)
     guard let sent = links[place].sent else { return }
     if countsPackets, links[place].isFromStart, links[place].transport == .le {
@@ -255,7 +259,8 @@ struct CheckAdapter {
     report.judge(.fragmentOrder, true, by: direction.sender, seen: "", allowed: "")
     report.judge(.frameComplete, true, by: direction.sender, seen: "", allowed: "")
     report.judge(.frameOverlong, true, by: direction.sender, seen: "", allowed: "")
-    report.connection = links[place].handle
+    report.of(links[place])
+    report.subject = .channel(frame.channel)
     links[place].receive(frame, direction, payload, &report)
   }
 
@@ -268,7 +273,7 @@ struct CheckAdapter {
     _ frame: TraceFrame, _ direction: HCIDirection, _ pdu: Span<UInt8>, _ report: inout CheckReport
   ) {
     guard let place = links.firstIndex(where: { UInt32($0.handle) == frame.connection }) else { return }
-    report.connection = links[place].handle
+    report.of(links[place])
     links[place].enhancedPDU(frame, direction, pdu, &report)
   }
 
@@ -276,7 +281,7 @@ struct CheckAdapter {
     _ violation: L2CAPViolation, _ handle: UInt16, _ direction: HCIDirection, _ report: inout CheckReport
   ) {
     guard let place = links.firstIndex(where: { $0.handle == handle }) else { return }
-    report.connection = handle
+    report.of(links[place])
     let party = direction.sender, text = violation.sentence
     switch violation {
     // The beginning of a frame may be before that of the trace.

@@ -120,6 +120,11 @@ struct CheckBearer {
     report.judge(.attributeEmpty, pdu.count > 0, by: party, seen: "an empty payload", allowed: "an opcode")
     guard pdu.count > 0 else { return }
     let opcode = ATTOpcode(rawValue: pdu[0])
+    report.subject = .attribute(opcode)
+    let before = report.findings.count
+    defer {
+      if report.findings.count > before { name(opcode, pdu, direction, databases, &report, from: before) }
+    }
     if let mtu {
       report.judge(
         .attributeMTU, pdu.count <= mtu, by: party, seen: "\(opcode) of \(pdu.count) octets",
@@ -176,6 +181,21 @@ struct CheckBearer {
     }
   }
 
+  /// Names the attribute that the PDU is about in its findings.
+  private func name(
+    _ opcode: ATTOpcode, _ pdu: Span<UInt8>, _ direction: HCIDirection, _ databases: [CheckDatabase],
+    _ report: inout CheckReport, from first: Int
+  ) {
+    let isFromServer = Self.isOfServer(opcode), client = (direction == .fromHost) == isFromServer ? 1 : 0
+    let attribute: BluetoothUUID?
+    switch opcode.kind {
+    case .notification, .indication: attribute = pdu.count > 2 ? databases[client].type(of: pdu.little16(1)) : nil
+    case .command: attribute = pdu.count > 2 ? databases[client].type(of: pdu.little16(1)) : nil
+    case .request, .response: attribute = clients[client].latest.flatMap { databases[client].subject(of: $0) }
+    case .confirmation, nil: attribute = nil
+    }
+    for index in first..<report.findings.count { report.findings[index].attribute = attribute }
+  }
   /// What a device must not send after its transaction has timed out: a request, a command, an indication or a
   /// notification.
   private func isUse(_ opcode: ATTOpcode) -> Bool {

@@ -38,6 +38,8 @@ struct CheckClient {
     }
   }
   private(set) var request: Request?
+  /// The request that was sent last.
+  private(set) var latest: Request?
   /// When a request, and an indication, was sent that has not been answered in time.
   private var lateRequest: Int64?, lateIndication: Int64?
   /// A request may wait that the trace does not show.
@@ -75,13 +77,13 @@ struct CheckClient {
   mutating func timePasses(_ place: Int, lastSeen: Int64, _ report: inout CheckReport) {
     // Whether the peer was there does not matter where the host has to answer.
     if let waiting = request, isLate(waiting.time, place == 0 ? lastSeen : report.time, report.time) {
-      judgeLate(waiting.time, "\(waiting.opcode)", by: place == 0 ? .peer : .host, &report)
+      judgeLate(waiting.time, waiting.opcode, by: place == 0 ? .peer : .host, &report)
       lateRequest = waiting.time
       // Its answer may still come.
       (request, mayHaveRequest) = (nil, true)
     }
     if let waiting = indication, isLate(waiting, place == 0 ? report.time : lastSeen, report.time) {
-      judgeLate(waiting, "an indication", by: place == 0 ? .host : .peer, &report)
+      judgeLate(waiting, HandleValueIndication.opcode, by: place == 0 ? .host : .peer, &report)
       lateIndication = waiting
       (indication, mayHaveIndication) = (nil, true)
     }
@@ -92,10 +94,14 @@ struct CheckClient {
     let (total, overflows) = now.subtractingReportingOverflow(since)
     return !hasOverflow && !overflows && elapsed > Self.timeout && total < 3_600_000_000_000
   }
-  private func judgeLate(_ since: Int64, _ what: String, by party: CheckFinding.Party, _ report: inout CheckReport) {
-    let seconds = (report.time - since) / 1_000_000_000
+  private func judgeLate(
+    _ since: Int64, _ opcode: ATTOpcode, by party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    let seconds = (report.time - since) / 1_000_000_000, subject = report.subject
+    report.subject = .attribute(opcode)
     report.judge(
-      .transactionTimeout, false, by: party, seen: "no answer to \(what) for \(seconds) s", allowed: "30 s")
+      .transactionTimeout, false, by: party, seen: "no answer to \(opcode) for \(seconds) s", allowed: "30 s")
+    report.subject = subject
   }
   /// Whether the client, at most `delay` after the trace shows its request, had given it up by `time`.
   func requestTimedOut(by time: Int64, _ delay: Int64) -> Bool {
@@ -201,6 +207,7 @@ struct CheckClient {
       report.judge(.executeFlags, pdu[1] <= 1, by: party, seen: code(pdu[1]), allowed: "0x00 or 0x01")
     default: break
     }
+    latest = new
     if unanswered == 0 { return request = new }
     unanswered += 1
     database.doubt(new)

@@ -14,6 +14,7 @@ extension CheckAdapter {
     }
     let opcode = HCIOpcode(rawValue: bytes.little16(1)), stated = Int(bytes[3]),
       actual = record.originalCount - Self.commandHeader
+    report.subject = .command(opcode)
     report.judge(
       .commandLength, stated == actual, by: .host, seen: "Parameter_Total_Length \(stated) with \(actual) octets",
       allowed: "\(actual)")
@@ -253,7 +254,7 @@ extension CheckAdapter {
       while let set = cursor.next(in: bytes) { advertisingSet(set.advertisingHandle, &report) }
     case .leEnableEncryption(let command):
       if let place = links.firstIndex(where: { $0.handle == command.connectionHandle.rawValue }) {
-        report.connection = command.connectionHandle.rawValue
+        report.of(links[place])
         identifiers(command.encryptedDiversifier, command.randomNumber.rawValue, place, by: .host, &report)
       }
       encryption(opcode, command.connectionHandle, &report)
@@ -326,8 +327,8 @@ extension CheckAdapter {
     _ opcode: HCIOpcode, _ handle: ConnectionHandle, _ report: inout CheckReport
   ) {
     guard let place = links.firstIndex(where: { $0.handle == handle.rawValue }) else { return }
-    report.connection = handle.rawValue
     let link = links[place]
+    report.of(link)
     if opcode == LEEnableEncryption.opcode {
       if let role = link.role {
         report.judge(

@@ -54,6 +54,13 @@ struct CheckDatabase {
     suspects = []
   }
 
+  func type(of handle: UInt16) -> BluetoothUUID? { types[handle] }
+  /// What a request is about: an attribute, or a type of attributes.
+  func subject(of request: CheckClient.Request) -> BluetoothUUID? {
+    if !request.isOfRange { return types[request.start] }
+    return request.opcode == FindInformationRequest.opcode ? nil : request.type
+  }
+
   // MARK: Discovery
 
   mutating func attribute(
@@ -356,6 +363,8 @@ struct CheckDatabase {
         allowed: "one after the client has enabled it")
     } else if isFromStart, !mayBeBonded, place.map({ !uncertain.contains($0) }) ?? true {
       let holds = place == nil && hasConfigured
+      report.attribute = types[handle]
+      defer { report.attribute = nil }
       // A bond would show only when the link is encrypted.
       report.suspect(
         rule, holds, by: party, seen: "\(verb) of \(code(handle, 4)), which the client has not configured",

@@ -28,6 +28,7 @@ extension CheckAdapter {
       .eventLength, stated == actual, by: .controller, seen: "Parameter_Total_Length \(stated) with \(actual) octets",
       allowed: "\(actual)")
     let subevent = bytes.count > Self.eventHeader ? bytes[Self.eventHeader] : nil
+    report.subject = .event(bytes[1], bytes[1] == LEConnectionComplete.code ? subevent : nil)
     guard stated == actual, !record.isCut else { return lose(bytes[1], subevent) }
     mask(bytes, &report)
     let event: HCIEvent
@@ -145,6 +146,7 @@ extension CheckAdapter {
     report.connection = handle.rawValue
     guard let place = link(handle.rawValue, by: .controller, .eventConnection, &report) else { return nil }
     links[place].isConfirmed = true
+    report.of(links[place])
     return place
   }
 
@@ -177,6 +179,7 @@ extension CheckAdapter {
     let opcode = event.commandOpcode, parameters = event.returnParameters
     guard opcode != .none, !parameters.isEmpty else { return }
     let isSuccess = HCIStatus(rawValue: parameters.byte(0, in: bytes)) == .success
+    report.subject = .command(opcode)
     let command = answered(opcode, &report)
     if command != nil { support(opcode, isSuccess, &report) }
     kind(opcode, isSuccess, byStatus: false, &report)
@@ -203,6 +206,7 @@ extension CheckAdapter {
     commandCredits = Int(event.numHCICommandPackets)
     let opcode = event.commandOpcode
     guard opcode != .none else { return }
+    report.subject = .command(opcode)
     if answered(opcode, &report) != nil { support(opcode, event.status == .success, &report) }
     guard event.status == .success else { return }
     kind(opcode, true, byStatus: true, &report)
@@ -331,8 +335,7 @@ extension CheckAdapter {
     var link = CheckLink(handle, .le, isFromStart: true)
     link.role = isCentral ? .central : .peripheral
     link.supervisionTimeout = Int64(new.timeout.rawValue) * 10_000_000
-    // Types 2 and 3 are identity addresses of the types 0 and 1.
-    link.peer = new.peer.value | UInt64(new.peerType.rawValue & 1) << 48
+    link.peer = new.peer
     open(link)
   }
   /// Interval, latency and supervision timeout, in units of 1.25 ms, connection events and 10 ms.
@@ -410,6 +413,7 @@ extension CheckAdapter {
     _ report: inout CheckReport
   ) {
     guard data.count > 0 else { return }
+    report.peer = address
     advertisingData.receive(
       data.range, of: bytes, isScanResponse: isScanResponse, by: .peer,
       device: address.value | UInt64(type.rawValue) << 48, &report)

@@ -18,8 +18,8 @@ struct CheckLink {
   var mayHaveEnded = false
   /// The host's.
   var role: Role?
-  /// The device at the other end: its type and address, as one number.
-  var peer: UInt64?
+  /// The device at the other end.
+  var peer: DeviceAddress?
   var isEncrypted: Bool?
   /// In nanoseconds. Vol 6, Part B, §4.5.2.
   var supervisionTimeout = Self.longestSupervisionTimeout
@@ -111,10 +111,10 @@ struct CheckLink {
   mutating func isAlive(_ report: inout CheckReport) { attributes.timePasses(lastSeen: report.time, &report) }
   /// It may have vanished since.
   mutating func timePasses(_ report: inout CheckReport) {
-    let connection = report.connection
-    report.connection = handle
+    let (connection, peer) = (report.connection, report.peer)
+    report.of(self)
     attributes.timePasses(lastSeen: report.time &- supervisionTimeout, &report)
-    report.connection = connection
+    (report.connection, report.peer) = (connection, peer)
   }
 
   // MARK: Encryption
@@ -129,4 +129,9 @@ struct CheckLink {
     if isOn, !pairing.isAfterPhase2 { attributes.isBonded() }
     isEncrypted = isOn
   }
+}
+
+extension CheckReport {
+  /// What is judged now is about this connection.
+  mutating func of(_ link: CheckLink) { (connection, peer) = (link.handle, link.peer) }
 }

@@ -129,6 +129,7 @@ struct CheckPairing {
       return lose()
     }
     let number = SMPCode(rawValue: payload[0])
+    report.subject = .pairing(number)
     // A receiver ignores a reserved code, so the pairing continues behind it: §3.3.
     guard let length = Self.length(number) else {
       return report.judge(

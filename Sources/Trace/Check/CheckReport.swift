@@ -10,6 +10,8 @@ public struct CheckFinding: Sendable {
   public var adapter: UInt16
   /// The connection handle; nil: the rule is not about a connection.
   public var connection: UInt16?
+  /// The address of the device at the other end of the connection, or of the one that advertises; nil: not known.
+  public var peer: DeviceAddress?
   public var rule: CheckRule
   /// Whose packet breaks it.
   public var party: Party
@@ -18,6 +20,15 @@ public struct CheckFinding: Sendable {
   public var seen: String
   /// What the rule allows there.
   public var allowed: String
+  /// The kind of packet, and the attribute that it is about.
+  var subject: String?
+  var attribute: BluetoothUUID?
+
+  /// The same for the same breach in another recording: rule, party, kind of packet and the attribute's UUID, as
+  /// `gatt.notification-enabled/peer/ATT_HANDLE_VALUE_NTF/2A37`.
+  public var id: String {
+    ([rule.id, party.rawValue] + [subject, attribute.map { "\($0)" }].compactMap { $0 }).joined(separator: "/")
+  }
 }
 
 /// Packets of a trace that no rule is about, because they are none of the Specification's.
@@ -52,14 +63,23 @@ struct CheckReport {
   private(set) var remarks: [CheckRemark] = []
   /// How often each rule was judged, by its raw value.
   var judgements: [Int]
+  /// Breaches that the selection leaves out.
+  private(set) var excluded: [CheckSelection.Exclusion: Int] = [:]
+  /// The ids of all findings that count.
+  private(set) var ids: Set<String> = []
   private var enabled: [Bool]
+  private let selection: CheckSelection
   /// The packet that is judged.
   var number = 0
   var time: Int64 = 0
   var adapter: UInt16 = 0
   var connection: UInt16?
+  var peer: DeviceAddress?
+  var subject = CheckSubject.none
+  var attribute: BluetoothUUID?
 
-  init(_ rules: Set<CheckRule>) {
+  init(_ rules: Set<CheckRule>, _ selection: CheckSelection) {
+    self.selection = selection
     judgements = Array(repeating: 0, count: CheckRule.allCases.count)
     enabled = CheckRule.allCases.map { rules.contains($0) }
   }
@@ -70,7 +90,7 @@ struct CheckReport {
     allowed: @autoclosure () -> String
   ) {
     judgements[Int(rule.rawValue)] &+= 1
-    if !holds, keeps(rule) { findings.append(finding(rule, party, seen(), allowed())) }
+    if !holds, enabled[Int(rule.rawValue)] { breach(finding(rule, party, seen(), allowed())) }
   }
   /// The same for a breach that later packets may explain: it is added to `suspects` instead.
   mutating func suspect(
@@ -85,9 +105,8 @@ struct CheckReport {
   private static var mostSuspects: Int { 16 }
   /// Adds breaches of earlier packets, in the order of the trace.
   mutating func add(_ suspects: [CheckFinding]) {
-    findingCount += suspects.count
-    guard !suspects.isEmpty, findings.count + suspects.count <= Checker.mostFindings else { return }
-    findings += suspects
+    if suspects.isEmpty { return }
+    for suspect in suspects { breach(suspect) }
     findings.sort { $0.number < $1.number }
   }
   mutating func remark(_ kind: CheckRemark.Kind) {
@@ -97,17 +116,21 @@ struct CheckReport {
       remarks.append(CheckRemark(kind: kind, number: number, count: 1))
     }
   }
-  /// Counts a finding; true if it is kept, so that its texts are needed.
-  private mutating func keeps(_ rule: CheckRule) -> Bool {
-    guard enabled[Int(rule.rawValue)] else { return false }
+  /// Counts a finding, and keeps it if there is room.
+  private mutating func breach(_ finding: CheckFinding) {
+    if let exclusion = selection.exclusion(of: finding) {
+      excluded[exclusion, default: 0] += 1
+      return
+    }
     findingCount += 1
-    return findings.count < Checker.mostFindings
+    if ids.count < Checker.mostFindings { ids.insert(finding.id) }
+    if findings.count < Checker.mostFindings { findings.append(finding) }
   }
   private func finding(
     _ rule: CheckRule, _ party: CheckFinding.Party, _ seen: String, _ allowed: String
   ) -> CheckFinding {
     CheckFinding(
-      number: number, time: time, adapter: adapter, connection: connection, rule: rule, party: party, seen: seen,
-      allowed: allowed)
+      number: number, time: time, adapter: adapter, connection: connection, peer: peer, rule: rule, party: party,
+      seen: seen, allowed: allowed, subject: subject.text, attribute: attribute)
   }
 }

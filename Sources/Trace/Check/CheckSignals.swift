@@ -123,6 +123,7 @@ struct CheckSignals {
     let party = direction.sender, header = SignalHeader(payload, at: 0..<SignalHeader.count)
     let stated = Int(header?.length ?? 0), end = SignalHeader.count + stated
     let isWhole = payload.count >= end
+    if let header { report.subject = .signal(header.code) }
     if isWhole {
       report.judge(
         .signalSingle, payload.count == end, by: party, seen: "\(payload.count - end) octets behind a command",

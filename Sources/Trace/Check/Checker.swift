@@ -30,12 +30,18 @@ public struct Checker: TraceSink {
   private var report: CheckReport
   private var adapters: [CheckAdapter] = []
 
-  public init(rules: Set<CheckRule> = Set(CheckRule.allCases)) { report = CheckReport(rules) }
+  public init(rules: Set<CheckRule> = Set(CheckRule.allCases), selection: CheckSelection = CheckSelection()) {
+    report = CheckReport(rules, selection)
+  }
 
   /// What breaks a rule, in the order of the trace; the first ``mostFindings``.
   public var findings: [CheckFinding] { report.findings }
   /// All findings, also those beyond ``mostFindings``.
   public var findingCount: Int { report.findingCount }
+  /// How many breaches the selection leaves out.
+  public var excluded: [CheckSelection.Exclusion: Int] { report.excluded }
+  /// The ids of all findings, the first ``mostFindings`` different ones.
+  public var ids: Set<String> { report.ids }
   /// What no rule is about, each kind once.
   public var remarks: [CheckRemark] { report.remarks }
   /// How often the trace let a rule be judged.
@@ -53,6 +59,9 @@ public struct Checker: TraceSink {
     report.time = record.time
     report.adapter = record.adapter
     report.connection = nil
+    report.peer = nil
+    report.attribute = nil
+    report.subject = .none
     // What the missing packets changed is not known.
     if record.missingBefore > 0 { adapters.removeAll() }
     switch record.content {
