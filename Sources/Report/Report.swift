@@ -125,6 +125,7 @@ struct ReportContent {
       write(links: &json, &strings)
       sink.attributes.write(into: &json, &strings, first: first)
       sink.pairings.write(into: &json, &strings, place)
+      write(stories: &json)
       write(findings: &json, &strings)
       write(replay: &json, &strings)
       // Last: the others add to them.
@@ -174,6 +175,23 @@ struct ReportContent {
     return result
   }
 
+  /// What happened: of each connection its name, the sentence, and a record and a sentence for each trouble; troubles of
+  /// no connection first.
+  private func write(stories json: inout ReportJSON) {
+    let story = sink.story
+    func texts(_ troubles: [LinkStory.Trouble]) -> [String] {
+      troubles.flatMap { [String($0.number), $0.sentence.printable()] }
+    }
+    json.list("stories") { json in
+      if !story.troubles.isEmpty { json.add(nil, ["", ""] + texts(story.troubles)) }
+      for link in story.links {
+        let name = "0x" + hexDigits(UInt64(link.connection), link.connection > 0xFFFF ? 8 : 4)
+        let adapter = link.adapter > 0 && link.adapter != .max ? "hci\(link.adapter) " : ""
+        json.add(nil, [adapter + name, link.sentence.printable()] + texts(link.troubles))
+      }
+    }
+    json.add("untold", story.untold)
+  }
   private func write(findings json: inout ReportJSON, _ strings: inout ReportStrings) {
     let checker = sink.checker
     var rules: [CheckRule: Int] = [:], order: [CheckRule] = []

@@ -143,6 +143,14 @@ struct ReportLinks {
     default: break
     }
   }
+  /// The controller was reset: it has no connections any more. Vol 4, Part E, §7.3.2.
+  mutating func reset(_ adapter: UInt16, _ record: Int) {
+    for (place, link) in current where UInt16(place >> 32) == adapter {
+      list[link].last = record
+      list[link].reason = "the controller was reset"
+      current[place] = nil
+    }
+  }
   private func parameters(_ interval: ConnectionInterval, _ latency: UInt16, _ timeout: SupervisionTimeout) -> String {
     "interval \(interval.text), latency \(latency), supervision timeout \(timeout.text)"
   }
@@ -155,6 +163,8 @@ struct ReportLinks {
     link.changes.append((record, "Connection parameters", parameters))
     list.append(link)
     let place = key(adapter, link.handle)
+    // The trace does not show the end of the one before.
+    if let before = current[place], list[before].last == nil { list[before].last = record }
     current[place] = list.count - 1
     // Requests of an earlier connection with this handle stay unanswered.
     for question in pending.keys {

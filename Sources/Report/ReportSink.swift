@@ -55,6 +55,7 @@ struct ReportSink: TraceSink {
   private(set) var attributes = ReportAttributes()
   private(set) var pairings = ReportPairings()
   private(set) var checker = Checker()
+  private(set) var story = TraceStory()
   private var lines: TraceLines<ReportLine>
   private var names: TraceNames
   private var waiting: Waiting?
@@ -78,7 +79,9 @@ struct ReportSink: TraceSink {
     lines.pause()
     describe()
     checker.pause()
+    story.pause()
   }
+  mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord) { checker.lost(handle, of: record) }
   mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
   ) {
@@ -92,6 +95,7 @@ struct ReportSink: TraceSink {
     finish()
     lines.record(record, bytes)
     checker.record(record, bytes)
+    story.record(record, bytes)
     names.learn(record, bytes)
     var row = ReportRow(time: record.time / 1_000, adapter: record.adapter)
     follow(record, bytes, &row)
@@ -118,6 +122,7 @@ struct ReportSink: TraceSink {
         switch event {
         case .commandComplete(let complete):
           answer(links.commandAnswered(record.adapter, complete.commandOpcode.rawValue), number, &row)
+          if complete.commandOpcode == Reset.opcode { links.reset(record.adapter, number) }
           links.buffers(complete, record.adapter, bytes)
           links.strength(complete, record.adapter, number, bytes)
         case .commandStatus(let status):
@@ -147,6 +152,7 @@ struct ReportSink: TraceSink {
   mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
     lines.frame(frame, payload, of: record)
     checker.frame(frame, payload, of: record)
+    story.frame(frame, payload, of: record)
     let isFromAir = record.content != .packet
     guard var waiting,
       let link = links.link(frame.adapter, frame.connection, at: record.number, isFromAir: isFromAir, opens: true)
@@ -172,6 +178,7 @@ struct ReportSink: TraceSink {
   mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
     lines.enhancedPDU(frame, pdu, of: record)
     checker.enhancedPDU(frame, pdu, of: record)
+    story.enhancedPDU(frame, pdu, of: record)
     guard var waiting, waiting.row.link >= 0, !pdu.isEmpty else { return }
     // A PDU in several K-frames stands nowhere in one piece.
     let isInOne = waiting.frame?.1.count == CreditFrame.lengthCount + pdu.count

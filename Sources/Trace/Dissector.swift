@@ -193,7 +193,8 @@ public struct Dissector: ~Copyable {
     }
     assembly.received += declared
     guard let expected = assembly.expected, assembly.received >= expected else {
-      if assemblies.count < Self.mostAssemblies { assemblies[key] = assembly } else { sink.lost(link.handle, of: record) }
+      guard assemblies.count < Self.mostAssemblies else { return sink.lost(link.handle, of: record) }
+      assemblies[key] = assembly
       return
     }
     guard assembly.received == expected else {

@@ -97,3 +97,68 @@ def long(records=50_000):
         else:
             trace.advertising(bytes([number % 6]) + address[1:], b"\x02\x01\x06\x05\x09Belt", -50 - number * 13 % 30)
     return trace
+
+
+def queue():
+    """Three connections that end with packets in a controller of eight buffers."""
+    trace = Trace()
+    trace.command(0x2002)
+    trace.event(0x0E, bytes([1, 0x02, 0x20, 0, 0xFB, 0x00, 8]))
+    for _ in range(3):
+        trace.connected(0x40, bytes.fromhex("0153005e0000"))
+        for value in range(5):
+            trace.att(0x40, bytes([0x52, 3, 0, value]), True)
+        trace.completed(0x40)
+        trace.event(0x05, b"\0\x40\0\x13")
+    return trace
+
+
+def failures():
+    """What goes wrong on connections, a trace each, and words of the cause."""
+    link, end = b"\x40\0", lambda reason: (lambda t: t.event(0x05, b"\0\x40\0" + bytes([reason])))
+
+    def pdu(channel, from_host, text, after=1_000):
+        def add(trace):
+            octets = bytes.fromhex(text)
+            frame = struct.pack("<HH", len(octets), channel) + octets
+            trace.add(struct.pack("<BHH", 2, 0x40 | (0 if from_host else 0x2000), len(frame)) + frame, from_host, after)
+        return add
+
+    def att(from_host, text): return pdu(4, from_host, text)
+    def smp(from_host, text): return pdu(6, from_host, text)
+    def wait(seconds): return lambda t: setattr(t, "time", t.time + seconds * 1_000_000)
+
+    discovery = [att(True, "080100ffff0328"), att(False, "09070200120300372a"), att(True, "040400ffff"),
+                 att(False, "050104000229"), att(True, "040500ffff"), att(False, "010405000a")]
+    subscription = [att(True, "1204000100"), att(False, "13")]
+    encryption = [lambda t: t.command(0x2019, link + bytes([1] * 8) + b"\2\0" + bytes([3] * 16)),
+                  lambda t: t.event(0x0F, b"\0\1\x19\x20")]
+    confirms = [smp(True, "03" + "11" * 16), smp(False, "03" + "22" * 16), smp(True, "04" + "33" * 16)]
+    cases = {
+        "supervision timeout": (0, discovery + [wait(5), end(0x08)], "the peer vanished"),
+        "never established": (0, [end(0x3E)], "never established"),
+        "MIC failure": (0, encryption + [lambda t: t.event(0x08, b"\0\x40\0\1"), end(0x3D)], "the keys of the two sides differ"),
+        "lost bond": (0, encryption + [lambda t: t.event(0x08, b"\6\x40\0\0"), end(0x16)], "it has forgotten it"),
+        "refused parameters": (0, [pdu(5, False, "1201080006000c000000c800"), pdu(5, True, "130102000100"), end(0x13)],
+                               "refused the connection parameters"),
+        "unanswered request": (0, discovery + [att(True, "0a0300"), wait(45), end(0x16)], "was never answered"),
+        "wrong passkey": (0, [smp(True, "01020005100000"), smp(False, "02000005100000")] + confirms + [smp(False, "0504"), end(0x13)],
+                          "used different passkeys"),
+        "unconfirmed indication": (1, [att(False, "080100ffff0328"), att(True, "09070200200300372a"), att(False, "1204000200"),
+                                       att(True, "13"), att(True, "1d030001"), wait(31), end(0x16)], "was never confirmed"),
+        "MTU of 23": (0, discovery + subscription + [att(False, "1b0300" + "41" * 20)] * 3 + [end(0x13)], "the MTU of 23"),
+        "not subscribed": (0, discovery + [wait(20), end(0x16)], "has not subscribed"),
+        "Service Changed ignored": (0, [att(True, "080100ffff0328"), att(False, "09070200200300052a05000206" + "00372a"),
+                                        att(True, "1204000200"), att(False, "13"), att(False, "1d03000500ffff"), att(True, "1e"),
+                                        att(True, "0a0600"), att(False, "010a060001"), end(0x16)], "ignored Service Changed"),
+        "controller reset": (0, discovery + [lambda t: t.event(0x10, b"\x22"), lambda t: t.command(0x0C03),
+                                             lambda t: t.event(0x0E, b"\1\3\x0c\0")], "hardware error"),
+    }
+    made = {}
+    for name, (role, steps, words) in cases.items():
+        trace = Trace()
+        trace.connected(0x40, bytes.fromhex("0153005e0000"), role)
+        for step in steps:
+            step(trace)
+        made[name] = (trace, words)
+    return made

@@ -25,6 +25,17 @@
   $("facts").textContent = model.count
     ? `${counted(model.count, "record")} · ${duration(model.end)} · ${new Date(model.start / 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`
     : "The trace has no records.";
+  // What happened: connections with troubles first, so that the cause is on the first screen.
+  const told = [...data.stories].sort((a, b) => (b.length > 2) - (a.length > 2)), mostTold = 40;
+  for (const [name, sentence, ...troubles] of told.slice(0, mostTold)) {
+    if (name) $("story").append(el("p", {}, el("b", { text: name }), ` ${sentence}`));
+    for (let at = 0; at < troubles.length; at += 2) {
+      $("story").append(el("p", { class: "trouble" }, frameLink(model.place(Number(troubles[at])), `#${troubles[at]}`), ` ${troubles[at + 1]}`));
+    }
+  }
+  const left = Math.max(0, told.length - mostTold) + data.untold;
+  if (left) $("story").append(el("p", { class: "quiet", text: counted(left, "further connection") }));
+  $("story").hidden = !told.length;
   for (const warning of data.warnings) $("warnings").append(el("p", { class: "callout problem", text: warning }));
   $("foot").textContent = `${data.tool} trace report`;
 

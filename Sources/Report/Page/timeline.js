@@ -58,9 +58,12 @@ const timeline = (() => {
   }
   /** Packets that the controller has and has not reported as completed. */
   function queue() {
-    const { completed } = model.data, points = [], waiting = new Map();
+    const { completed, connections } = model.data, points = [], waiting = new Map();
     let at = 0, sum = 0;
     if (!completed.length) return [];
+    // The packets of a connection that has ended are returned without an event: Vol 4, Part E, §4.3.
+    const ends = new Map();
+    connections.forEach((c, link) => { if (c.last >= 0) ends.set(c.last, [...(ends.get(c.last) || []), link]); });
     for (let i = 0; i < model.count; i++) {
       let isChanged = false;
       if (model.kind(i) === 2 && model.direction(i) === 1 && inLink(i)) {
@@ -74,6 +77,12 @@ const timeline = (() => {
         const less = Math.min(waiting.get(link) || 0, completed[at + 2]);
         waiting.set(link, (waiting.get(link) || 0) - less);
         sum -= less;
+        isChanged = true;
+      }
+      for (const link of ends.get(i) || []) {
+        if (!waiting.get(link)) continue;
+        sum -= waiting.get(link);
+        waiting.set(link, 0);
         isChanged = true;
       }
       if (isChanged) points.push([model.times[i], sum, i]);

@@ -10,6 +10,8 @@ import BindruneHCI
 struct AirPage {
   let monitor: AirMonitor
   let title: String
+  /// What went wrong last.
+  var troubles: [String] = []
   var hasColour = false
 
   /// A device silent for longer is dimmed and moves to the end, in nanoseconds.
@@ -22,6 +24,10 @@ struct AirPage {
     let tables = [layers, links, streams, values, devices].filter { !$0.rows.isEmpty }
     var lines = ([heading] + adapterLines).map { $0.cut(to: size.columns) }
     if hasColour { lines[0] = Console.Style.bold.on(lines[0]) }
+    for trouble in troubles {
+      let line = "! link \(trouble)".cut(to: size.columns)
+      lines.append(hasColour ? Console.Style.red.on(line) : line)
+    }
     let shares = Self.shares(of: size.rows - lines.count, among: tables.map(\.rows.count))
     for (table, share) in zip(tables, shares) where share > 0 {
       lines += table.lines(share, in: size.columns, hasColour)

@@ -65,6 +65,9 @@ enum AirText {
 
   // MARK: Lines
 
+  static func line(_ words: String, at time: Int64) -> String {
+    AirPage.seconds(time, digits: 3).leftPadded(12) + "  " + words
+  }
   static func line(_ change: AirChange, _ monitor: AirMonitor) -> String {
     let words: String
     switch change.kind {
@@ -91,7 +94,7 @@ enum AirText {
     case .value(let value):
       words = "value   \(handle(value.connection))  \(attribute(value)) \(value.cause.rawValue): \(text(value))"
     }
-    return AirPage.seconds(change.time, digits: 3).leftPadded(12) + "  " + words
+    return line(words, at: change.time)
   }
   /// A channel that has opened or closed.
   private static func text(_ channel: ChannelStatistics) -> String {

@@ -206,39 +206,63 @@ struct WatchFeed: ~Copyable {
   enum Form { case page, lines, objects }
   let form: Form
   private let title: String
-  private var sink: DissectingSink<AirMonitor>
+  private var sink: DissectingSink<PairedSink<AirMonitor, TraceStory>>
   private var text = ""
+  /// What went wrong last, for the page.
+  private var troubles: [String] = []
   /// Nanoseconds between the first record and the newest, or the time that ``advance(to:)`` has come to.
-  var now: Int64 { sink.sink.now }
+  var now: Int64 { sink.sink.first.now }
   /// Nanoseconds since the first record, for nanoseconds since 1970.
-  func elapsed(_ time: Int64) -> Int64 { sink.sink.elapsed(time) }
+  func elapsed(_ time: Int64) -> Int64 { sink.sink.first.elapsed(time) }
 
   init(_ form: Form, title: String) {
     (self.form, self.title) = (form, title)
-    sink = DissectingSink(AirMonitor(keepsChanges: form == .lines))
+    sink = DissectingSink(PairedSink(AirMonitor(keepsChanges: form == .lines), TraceStory()))
   }
 
   mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    pass(sink.sink.elapsed(record.time))
+    pass(sink.sink.first.elapsed(record.time))
     sink.receive(record, bytes)
     if form == .lines {
-      for change in sink.sink.takeChanges() { text += AirText.line(change, sink.sink) + "\n" }
+      for change in sink.sink.first.takeChanges() { text += AirText.line(change, sink.sink.first) + "\n" }
+    }
+    for link in sink.sink.second.takeEnded() { tell(link) }
+  }
+  private mutating func tell(_ link: LinkStory) {
+    for trouble in link.troubles {
+      let words = "\(AirText.handle(link.connection))  \(trouble.sentence.printable())"
+      switch form {
+      case .lines: text += AirText.line("trouble \(words)", at: sink.sink.first.now) + "\n"
+      case .page:
+        if troubles.count == Self.mostTroubles { troubles.removeFirst() }
+        troubles.append(words)
+      case .objects:
+        var object = JSONLine(event: "trouble")
+        object.add("time", Double(sink.sink.first.now) / 1_000_000_000)
+        object.add("adapter", Int(link.adapter))
+        object.add("connection", StoryOutput.name(link).lowercased())
+        object.add("frame", trouble.number)
+        object.add("what", trouble.sentence)
+        text += "\(object)\n"
+      }
     }
   }
+  /// Lines of the page.
+  private static var mostTroubles: Int { 3 }
   /// Time goes on without a record, to this many nanoseconds since the first one.
   mutating func advance(to elapsed: Int64) {
     pass(elapsed)
-    sink.sink.advance(to: elapsed)
+    sink.sink.first.advance(to: elapsed)
   }
   /// Reports the second that ends.
   private mutating func pass(_ elapsed: Int64) {
-    if elapsed / 1_000_000_000 > Int64(sink.sink.second), sink.sink.records > 0 { report() }
+    if elapsed / 1_000_000_000 > Int64(sink.sink.first.second), sink.sink.first.records > 0 { report() }
   }
   private mutating func report() {
     switch form {
     case .page: break
-    case .lines: if let line = AirText.rates(sink.sink) { text += line + "\n" }
-    case .objects: text += "\(AirText.object(sink.sink))\n"
+    case .lines: if let line = AirText.rates(sink.sink.first) { text += line + "\n" }
+    case .objects: text += "\(AirText.object(sink.sink.first))\n"
     }
   }
 
@@ -250,14 +274,14 @@ struct WatchFeed: ~Copyable {
   /// Text that waits.
   var waiting: Int { text.utf8.count }
   func page(in size: Screen.Size) -> [String] {
-    AirPage(monitor: sink.sink, title: title, hasColour: Console.hasColour).lines(in: size)
+    AirPage(monitor: sink.sink.first, title: title, troubles: troubles, hasColour: Console.hasColour).lines(in: size)
   }
   /// Prints the last second, or the last page.
   mutating func finish() {
     Screen.close()
-    if sink.sink.records > 0 { report() }
+    if sink.sink.first.records > 0 { report() }
     if !text.isEmpty { Console.writeWaiting(takeText().utf8) }
-    guard form == .page, sink.sink.records > 0 else { return }
+    guard form == .page, sink.sink.first.records > 0 else { return }
     let size = Screen.Size(columns: Screen.size.columns, rows: AirPage.printedRows)
     for line in page(in: size) { Console.line(line) }
   }

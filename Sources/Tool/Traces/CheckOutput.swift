@@ -11,12 +11,15 @@ struct CheckOutput {
 
   private let rules: [CheckRule]
   private let isJSON: Bool
+  /// Of several files only those are told of which something is to say.
+  private let isOneOfSeveral: Bool
   private let width = Console.isTerminal ? Screen.size.columns : nil
   private var text = ""
 
-  init(_ rules: [CheckRule], isJSON: Bool) {
+  init(_ rules: [CheckRule], isJSON: Bool, isOneOfSeveral: Bool = false) {
     self.rules = rules
     self.isJSON = isJSON
+    self.isOneOfSeveral = isOneOfSeveral
   }
 
   mutating func print(_ result: CheckResult) {
@@ -52,7 +55,10 @@ struct CheckOutput {
 
   private mutating func printText(_ result: CheckResult) {
     let name = result.path.printable()
-    if !result.findings.isEmpty { line(Console.styled(name, .bold)) }
+    let isTold = result.story.hasTroubles || !result.findings.isEmpty || !isOneOfSeveral
+    let story = isTold ? result.story.lines() : []
+    if !result.findings.isEmpty || !story.isEmpty { line(Console.styled(name, .bold)) }
+    for told in story { line(told) }
     var counts: [CheckRule: Int] = [:]
     for finding in result.findings {
       counts[finding.rule, default: 0] += 1
@@ -137,6 +143,8 @@ struct CheckOutput {
     }
     object.add("rulesJudged", result.judgements.count)
     object.add("judgements", result.judgements.values.reduce(0, +))
+    object.add("stories", result.story.objects)
+    if !result.story.troubles.isEmpty { object.add("troubles", result.story.troubles.map(StoryOutput.object)) }
     if !result.remarks.isEmpty {
       object.add("remarks", result.remarks.map { "from frame \($0.number) on, \($0.sentence)" })
     }

@@ -58,6 +58,7 @@ struct StatsOutput {
     }
     let span = Self.span(statistics).map { " in \(text(of: $0))" } ?? ""
     line("\(Console.styled(name, .bold)): \(words[0])\(span)" + words.dropFirst().map { ", " + $0 }.joined())
+    for told in result.story.lines() { line(told) }
     if statistics.commandTimes.count > 0 { item("commands", Self.times(statistics.commandTimes, "answer")) }
     for connection in result.connections { printText(connection) }
     if statistics.uncounted > 0 {
@@ -195,6 +196,8 @@ struct StatsOutput {
       object.add(name, count)
     }
     object.add("commandTimes", Self.object(statistics.commandTimes))
+    object.add("stories", result.story.objects)
+    if !result.story.troubles.isEmpty { object.add("troubles", result.story.troubles.map(StoryOutput.object)) }
     if let error = result.error { object.add("error", error) }
     line("\(object)")
   }

@@ -8,7 +8,8 @@ struct TraceCheck: AsyncParsableCommand {
     commandName: "check",
     abstract: "Judge traces by the rules of the Specification.",
     discussion: """
-      Each finding names the record, the connection, the rule with its section, who breaks it, what the trace has and \
+      First it says what happened on each connection: how it began, what it did, who ended it, and, behind !, what went \
+      wrong, which need not break a rule. Each finding names the record, the connection, the rule with its section, who breaks it, what the trace has and \
       what is allowed. What a trace does not show breaks no rule; the summary says how many rules could be judged. \
       A folder stands for the traces in it and below it. \
       Files are read side by side, and a bad one stops no other.
@@ -75,7 +76,9 @@ struct TraceCheck: AsyncParsableCommand {
   func validate() throws {
     if selected.isEmpty { throw ValidationError("--only and --except leave no rule.") }
     if rules {
-      if !files.isEmpty || junit != nil || sarif != nil || writeBaseline != nil { throw ValidationError("--rules reads nothing: give it alone.") }
+      if !files.isEmpty || junit != nil || sarif != nil || writeBaseline != nil {
+        throw ValidationError("--rules reads nothing: give it alone.")
+      }
       return
     }
     if baseline != nil, writeBaseline != nil {
@@ -115,8 +118,8 @@ struct TraceCheck: AsyncParsableCommand {
       var known = try writeBaseline.map { path throws(Failure) in try ReportFile(path, option: "--write-baseline") }
       defer { known?.close() }
       var ids: Set<String> = []
-      var output = CheckOutput(selected, isJSON: json)
       let rules = selected, options = options, inputs = try TraceInputs(files), counted = selection
+      var output = CheckOutput(selected, isJSON: json, isOneOfSeveral: inputs.areSeveral)
       try await TraceBatch.read(inputs, weight: \.findings.count) { input, _, progress in
         CheckResult(input, rules, counted, options, progress)
       } receive: { result throws(Failure) in
@@ -168,6 +171,7 @@ struct CheckResult: Sendable {
   var excluded: [CheckSelection.Exclusion: Int]
   var ids: Set<String>
   var records: Int
+  var story: StoryOutput
   /// What no rule is about.
   var remarks: [CheckRemark]
   /// How often each of the selected rules was judged, if it was.
@@ -182,7 +186,8 @@ struct CheckResult: Sendable {
     _ input: TraceInput, _ rules: [CheckRule], _ selection: CheckSelection, _ options: TraceOptions,
     _ progress: TraceProgress
   ) {
-    var sink = MeteredSink(Checker(rules: Set(rules), selection: selection), progress), warnings: [String] = []
+    let judge = Checker(rules: Set(rules), selection: selection)
+    var sink = MeteredSink(PairedSink(judge, TraceStory()), progress), warnings: [String] = []
     do { try options.read(input, into: &sink, warn: { warnings.append($0) }) } catch is NotATrace {
       sink.end()
       return nil
@@ -192,7 +197,8 @@ struct CheckResult: Sendable {
         "\(input.path): the trace was recorded on the air, and the rules judge HCI traffic: none applies.")
     }
     sink.end()
-    let checker = sink.dissector.sink
+    let checker = sink.dissector.sink.first
+    story = StoryOutput(sink.dissector.sink.second)
     path = input.name
     self.warnings = warnings
     records = sink.records

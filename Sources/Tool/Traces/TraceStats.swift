@@ -52,6 +52,7 @@ struct StatsResult: Sendable {
   /// For people and programs: not escaped.
   var path: String
   var statistics: TraceStatistics
+  var story: StoryOutput
   var connections: [ConnectionStatistics] { statistics.connections }
   /// Octets that were skipped.
   var warnings: [String]
@@ -60,7 +61,7 @@ struct StatsResult: Sendable {
 
   /// nil: the file is not a trace.
   init?(_ input: TraceInput, _ options: TraceOptions, _ progress: TraceProgress) {
-    var sink = MeteredSink(TraceStatistics(), progress), warnings: [String] = []
+    var sink = MeteredSink(PairedSink(TraceStatistics(), TraceStory()), progress), warnings: [String] = []
     do { try options.read(input, into: &sink, warn: { warnings.append($0) }) } catch is NotATrace {
       sink.end()
       return nil
@@ -68,7 +69,8 @@ struct StatsResult: Sendable {
     sink.end()
     path = input.name
     self.warnings = warnings
-    statistics = sink.dissector.sink
+    statistics = sink.dissector.sink.first
+    story = StoryOutput(sink.dissector.sink.second)
   }
 }
 

@@ -208,9 +208,12 @@ struct CheckClient {
     default: break
     }
     latest = new
-    if unanswered == 0 { return request = new }
-    unanswered += 1
-    database.doubt(new)
+    if unanswered == 0 {
+      request = new
+    } else {
+      unanswered += 1
+      database.doubt(new)
+    }
   }
 
   private func handle(_ handle: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport) {

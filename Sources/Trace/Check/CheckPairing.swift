@@ -25,7 +25,7 @@ struct CheckPairing {
     /// Phase 3, and what follows it.
     case distributing(Distribution)
   }
-  private enum Method {
+  enum Method {
     case legacy(isPasskey: Bool)
     /// LE Secure Connections; Just Works and Numeric Comparison have the same PDUs.
     case comparison, passkey, outOfBand
@@ -402,7 +402,7 @@ struct CheckPairing {
   }
 
   /// Tables 2.6, 2.7 and 2.8. §2.3.5.1.
-  private static func method(_ request: PairingFeatures, _ response: PairingFeatures) -> Method {
+  static func method(_ request: PairingFeatures, _ response: PairingFeatures) -> Method {
     let (a, b) = (request.ioCapability, response.ioCapability)
     let hasData = (request.oobDataFlag == .present, response.oobDataFlag == .present)
     let isProtected = request.authReq.union(response.authReq).contains(.mitm)
