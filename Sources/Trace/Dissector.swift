@@ -106,7 +106,7 @@ public struct Dissector: ~Copyable {
       case .event where !assemblies.isEmpty || !bearers.isEmpty: forget(record, bytes)
       default: break
       }
-    case .linkLayer(let direction): linkLayer.receive(record, direction, bytes, &sink)
+    case .linkLayer(let reception): linkLayer.receive(record, reception, bytes, &sink)
     case .monitor, .note: break
     }
   }
@@ -122,13 +122,8 @@ public struct Dissector: ~Copyable {
     // Only the recorder may have cut it: another packet is malformed, which its own text says.
     guard declared == available || (record.isCut && declared > available) else { return }
     let flag = PacketBoundaryFlag(rawValue: UInt8(truncatingIfNeeded: word >> 12 & 3))
-    // A format without directions: the host begins a frame with another flag than the controller. Vol 4, Part E,
-    // §5.4.2.
-    let direction =
-      record.direction
-      ?? (flag == .firstNonFlushable
-        ? .fromHost
-        : flag == .continuing && assemblies[key(record, handle, .fromHost)] != nil ? .fromHost : .fromController)
+    // The parser infers it where the format has none.
+    let direction = record.direction ?? .fromController
     // The recorder may have cut the packet within L2CAP's header.
     if flag != .continuing, flag != .complete, word >> 14 == 0, available >= L2CAPFrame.headerCount,
       assemblies.isEmpty || assemblies[key(record, handle, direction)] == nil,
