@@ -17,8 +17,24 @@ public struct ForeignFile: BitwiseCopyable, Sendable {
       self = file
       return
     }
-    guard Self.isEventTrace(bytes) else { return nil }
-    self = .eventTrace
+    if Self.isEventTrace(bytes) {
+      self = .eventTrace
+    } else if Self.isJSON(bytes) {
+      self.init("JSON", "give the capture that it was made from")
+    } else {
+      return nil
+    }
+  }
+  /// An object or a list, whose first value is a name, an object, a list or nothing.
+  private static func isJSON(_ bytes: Span<UInt8>) -> Bool {
+    var signs: [UInt8] = []
+    for index in bytes.indices where bytes[index] > 0x20 {
+      signs.append(bytes[index])
+      if signs.count == 2 { break }
+    }
+    guard signs.count == 2 else { return false }
+    return (signs[0] == UInt8(ascii: "{") && "\"}".utf8.contains(signs[1]))
+      || (signs[0] == UInt8(ascii: "[") && "{[\"".utf8.contains(signs[1]))
   }
   /// A file whose octets say nothing, by the end of its name. nil: that says nothing either.
   public init?(name: String) {
@@ -55,8 +71,14 @@ public struct ForeignFile: BitwiseCopyable, Sendable {
     (Array("PK\u{3}\u{4}".utf8), 0, ForeignFile("a zip archive", archive)),
     ([0x1F, 0x8B], 0, ForeignFile("a file compressed by gzip", "unpack it with gunzip, and read the result")),
     (Array("BZh".utf8), 0, ForeignFile("a file compressed by bzip2", "unpack it with bunzip2, and read the result")),
-    ([0xFD, 0x37, 0x7A, 0x58, 0x5A, 0], 0, ForeignFile("a file compressed by xz", "unpack it with unxz, and read the result")),
-    ([0x28, 0xB5, 0x2F, 0xFD], 0, ForeignFile("a file compressed by zstd", "unpack it with unzstd, and read the result")),
+    (
+      [0xFD, 0x37, 0x7A, 0x58, 0x5A, 0], 0,
+      ForeignFile("a file compressed by xz", "unpack it with unxz, and read the result")
+    ),
+    (
+      [0x28, 0xB5, 0x2F, 0xFD], 0,
+      ForeignFile("a file compressed by zstd", "unpack it with unzstd, and read the result")
+    ),
     ([0x37, 0x7A, 0xBC, 0xAF, 0x27, 0x1C], 0, ForeignFile("a 7z archive", archive)),
     (Array("Rar!".utf8), 0, ForeignFile("a rar archive", archive)),
     (
@@ -74,6 +96,9 @@ public struct ForeignFile: BitwiseCopyable, Sendable {
     ([0xFF, 0xD8, 0xFF], 0, ForeignFile("a picture (JPEG)", "give the trace itself, not a picture of it")),
     (Array("GIF8".utf8), 0, ForeignFile("a picture (GIF)", "give the trace itself, not a picture of it")),
     (Array("SQLite format 3".utf8), 0, ForeignFile("a database (SQLite)", record)),
+    (Array("<!DOCTYPE".utf8), 0, ForeignFile("a web page", record)),
+    (Array("<html".utf8), 0, ForeignFile("a web page", record)),
+    (Array("<?xml".utf8), 0, ForeignFile("XML", "give the capture that it was made from")),
     (Array("bplist00".utf8), 0, ForeignFile("a property list of Apple", record)),
     (
       Array("snoop\0\0\0".utf8), 0,

@@ -7,9 +7,19 @@ public enum LinkLayerDirection: BitwiseCopyable, Sendable, Equatable { case unkn
 /// How a packet was modulated. Vol 6, Part A, §1.
 public enum LinkLayerPHY: UInt8, BitwiseCopyable, Sendable, Equatable { case le1M, le2M, leCoded }
 
+/// What a packet is, where its access address and its header do not say it alone.
+public enum LinkLayerPDUKind: UInt8, BitwiseCopyable, Sendable, Equatable {
+  /// Extended and periodic advertising on the secondary channels, in the order of the pseudo-headers' numbers.
+  case auxAdvInd, auxChainInd, auxSyncInd, auxScanRsp
+  case data
+  /// Of a connected or a broadcast isochronous stream.
+  case isochronous
+}
+
 /// What a sniffer says about a packet that it received. nil: it does not say.
 public struct LinkLayerReception: BitwiseCopyable, Sendable, Equatable {
   public var direction = LinkLayerDirection.unknown
+  public var kind: LinkLayerPDUKind?
   /// The channel index, 0 to 39: 37, 38 and 39 are those of primary advertising. Vol 6, Part B, §1.4.1.
   public var channel: UInt8?
   /// The strength of the signal, in dBm.
@@ -28,6 +38,10 @@ public struct LinkLayerReception: BitwiseCopyable, Sendable, Equatable {
   public static var central: LinkLayerReception { LinkLayerReception(.central) }
   public static var peripheral: LinkLayerReception { LinkLayerReception(.peripheral) }
 
+  /// True for a packet on a secondary channel of advertising.
+  public var isAuxiliary: Bool { kind.map { $0.rawValue <= LinkLayerPDUKind.auxScanRsp.rawValue } ?? false }
+  /// True if the packet belongs to no connection, whatever its access address.
+  public var isOutsideConnections: Bool { isAuxiliary || kind == .isochronous }
   /// True if the packet's octets cannot be believed.
   public var isBroken: Bool { isCRCValid == false || isMICValid == false }
 
@@ -61,11 +75,15 @@ extension CaptureRecord {
     if flags & 0x0400 != 0 { reception.isCRCValid = flags & 0x0800 != 0 }
     let type = flags >> 7 & 7
     switch type {
-    case 2, 4: reception.direction = .central
-    case 3, 5: reception.direction = .peripheral
+    // Auxiliary advertising has its kind in the bits of the MIC.
+    case 1: reception.kind = LinkLayerPDUKind(rawValue: UInt8(flags >> 12 & 3))
+    case 2: (reception.direction, reception.kind) = (.central, .data)
+    case 3: (reception.direction, reception.kind) = (.peripheral, .data)
+    case 4: (reception.direction, reception.kind) = (.central, .isochronous)
+    case 5: (reception.direction, reception.kind) = (.peripheral, .isochronous)
+    case 6: reception.kind = .isochronous
     default: break
     }
-    // The packets of auxiliary advertising have their kind in the bits of the MIC.
     if type != 1, flags & 0x1000 != 0 { reception.isMICValid = flags & 0x2000 != 0 }
     reception.phy = LinkLayerPHY(rawValue: UInt8(flags >> 14))
     content = .linkLayer(reception)
@@ -89,7 +107,9 @@ extension CaptureRecord {
       reception.isCRCValid = flags & 1 != 0
       reception.channel = bytes[start + 9] < 40 ? bytes[start + 9] : nil
       reception.rssi = Int8(exactly: -Int(bytes[start + 10]))
-      if !isAdvertising {
+      if isAdvertising {
+        if let channel = reception.channel, channel < 37 { reception.kind = LinkLayerPDUKind(rawValue: flags >> 1 & 3) }
+      } else {
         reception.direction = flags & 2 != 0 ? .central : .peripheral
         // Without the key no MIC is right: only a right one says something.
         if flags & 0b1100 == 0b1100 { (reception.isMICValid, reception.isDecrypted) = (true, true) }

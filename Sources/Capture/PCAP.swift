@@ -39,17 +39,17 @@ extension CaptureParser {
       var record = CaptureRecord(
         number: count, offset: offset, time: time, originalCount: max(Int(original), Int(captured)),
         octets: Octets(at + Self.headerCount, Int(captured)))
-      let isTaken = take(type, isLittleEndian, span, &record)
+      let isTaken = take(type, span, &record)
       advance(total, &at)
       if isTaken { return .record(record) }
     }
   }
   /// Finds the packet in the payload of a pcap or pcapng record. False: it is none of Bluetooth's, and is passed over.
   @inline(__always) mutating func take(
-    _ type: PCAPLinkType, _ isLittleEndian: Bool, _ span: Span<UInt8>, _ record: inout CaptureRecord
+    _ type: PCAPLinkType, _ span: Span<UInt8>, _ record: inout CaptureRecord
   ) -> Bool {
     switch type {
-    case .usbLinux, .usbLinuxMapped, .usbPcap: return takeFromUSB(type, isLittleEndian, span, &record)
+    case .usbLinux, .usbLinuxMapped, .usbPcap: return takeFromUSB(type, span, &record)
     default: record.take(type, span)
     }
     if record.direction == nil { infer(&record, span) }

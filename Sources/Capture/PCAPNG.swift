@@ -121,7 +121,7 @@ extension CaptureParser {
         record = try packet(type, span, at, total)
         if let interface = record.map({ interfaces[Int($0.adapter)] }) {
           if let type = PCAPLinkType(rawValue: interface.type), var found = record {
-            let isTaken = take(type, isLittle, span, &found)
+            let isTaken = take(type, span, &found)
             if type == .h4 || type == .user0 { takeDirection(&found, span, at, total) }
             record = isTaken ? found : nil
           } else {

@@ -215,7 +215,8 @@ private struct TextLine {
         length <= (kind == "SCO" ? 255 : 65_535)
       else { return }
       let word = [UInt8(handle & 0xFF), UInt8(handle >> 8 | flags << 4)]
-      header = kind == "ACL" ? [2] + word + [low, high] : kind == "SCO" ? [3] + word + [low] : [5] + word + [low, high]
+      header =
+        kind == "ACL" ? [2] + word + [low, high] : kind == "SCO" ? [3] + word + [low] : [5] + word + [low, high]
     default: break
     }
   }

@@ -32,7 +32,8 @@ private struct USBTransfer {
   /// True: the data of a control transfer whose setup packet was recorded before.
   var isDataStage = false
 
-  /// Linux: usb/usbmon.rst. Numbers have the byte order of the capture.
+  /// Linux: usb/usbmon.rst. Its numbers have the byte order of the capture; those used here are octets, and the bus,
+  /// of which only its sameness matters.
   init?(linux bytes: Span<UInt8>, _ range: Range<Int>, _ header: Int) {
     let at = range.lowerBound
     guard range.count >= header, let kind = Kind(rawValue: bytes[at + 9]) else {
@@ -75,7 +76,7 @@ private struct USBTransfer {
 extension CaptureParser {
   /// Takes an HCI packet, or the last transfer of one. False: there is none here.
   @inline(never) mutating func takeFromUSB(
-    _ type: PCAPLinkType, _ isLittleEndian: Bool, _ bytes: Span<UInt8>, _ record: inout CaptureRecord
+    _ type: PCAPLinkType, _ bytes: Span<UInt8>, _ record: inout CaptureRecord
   ) -> Bool {
     let range = record.octets.range
     let found =

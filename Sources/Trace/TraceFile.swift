@@ -105,7 +105,8 @@ public struct TraceGap: Sendable {
     }
     if parser.packetsWithoutOctets > 0, parser.count > 0 {
       remarks.append(
-        "passed over: \(Self.packets(parser.packetsWithoutOctets)) whose octets are not in the text; btmon -w keeps them")
+        "passed over: \(Self.packets(parser.packetsWithoutOctets)) whose octets are not in the text; btmon -w keeps them"
+      )
     }
     if case .pcap(.user0, _, _) = parser.format {
       remarks.append("link type 147 is for private use: what its packets are was guessed from their lengths")
@@ -231,7 +232,10 @@ public struct TraceGap: Sendable {
     let candidates = archive.candidates
     guard
       let entry = entryName.map({ name in archive.entries.first { $0.name == name } }) ?? candidates.first
-    else { throw .nothingInArchive(path: path, files: archive.entries.map(\.name)) }
+    else {
+      let name = entryName.map { String(path.dropLast($0.count + 1)) } ?? path
+      throw .nothingInArchive(path: name, files: archive.entries.map(\.name))
+    }
     if entryName == nil, candidates.count > 1, entry.kind == .trace {
       let others = candidates.dropFirst().prefix(8).map { "\(path):\($0.name)" }.joined(separator: ", ")
       archiveRemark = "of \(candidates.count) traces the newest is read, \(entry.name); the others are \(others)"

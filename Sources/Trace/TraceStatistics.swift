@@ -190,7 +190,7 @@ public struct TraceStatistics: TraceSink, Sendable {
       guard let connect = ConnectIndication(header, bytes) else { return }
       return close(Link(adapter: record.adapter, connection: connect.aa))
     }
-    guard let place = place(record, header.accessAddress) else { return }
+    guard !reception.isOutsideConnections, let place = place(record, header.accessAddress) else { return }
     connections[place].saw(record.number, record.time)
     let side = reception.side
     connections[place].packets[side].add(Int(header.length))

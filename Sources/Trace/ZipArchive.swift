@@ -68,17 +68,22 @@ struct ZipArchive {
     let traces = entries.filter { $0.kind == .trace }.sorted {
       ($1.modified, $0.name.utf8.count, $0.name) < ($0.modified, $1.name.utf8.count, $1.name)
     }
-    return traces.isEmpty ? entries.filter { $0.kind == .text }.sorted { ($1.size, $0.name) < ($0.size, $1.name) } : traces
+    return traces.isEmpty
+      ? entries.filter { $0.kind == .text }.sorted { ($1.size, $0.name) < ($0.size, $1.name) } : traces
   }
 
   /// Unpacks an entry. nil: it is encrypted, compressed by another method, or not where the directory has it.
   func unpacker(of entry: Entry, _ file: FileDescriptor) throws(Errno) -> Unpacker? {
-    guard entry.flags & 1 == 0, let header = Self.read(file, at: Int64(entry.header), 30),
+    // Greater sizes are elsewhere, in zip64's own fields.
+    guard entry.flags & 1 == 0, entry.compressedSize < .max, entry.header < .max,
+      let header = Self.read(file, at: Int64(entry.header), 30),
       Self.has("PK\u{3}\u{4}", header, 0)
     else { return nil }
     let start = Int64(entry.header) + 30 + Int64(Self.number16(header, 26)) + Int64(Self.number16(header, 28))
     do { _ = try file.seek(offset: start, from: .start) } catch { throw error as? Errno ?? .ioError }
-    let trailer = [entry.crc, entry.size].flatMap { number in (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) } }
+    let trailer = [entry.crc, entry.size].flatMap { number in
+      (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
+    }
     return switch entry.method {
     case 0: try Unpacker(file, stored: entry.compressedSize)
     case 8: try Unpacker(file, deflated: entry.compressedSize, trailer: trailer)

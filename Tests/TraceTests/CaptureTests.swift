@@ -465,10 +465,12 @@ enum Formats {
   @Test(arguments: CaptureWriter.Format.allCases) func negativeTimes(_ format: CaptureWriter.Format) throws {
     var writer = CaptureWriter(format), file: [UInt8] = []
     writer.begin(&file)
-    let packet = Formats.packets[0].octets, times: [Int64] = [-62_000_000_000_000_000, -1_000, 0, 5_000, -3_000_000_000]
+    let packet = Formats.packets[0].octets,
+      times: [Int64] = [-62_000_000_000_000_000, -1_000, 0, 5_000, -3_000_000_000]
     for time in times.map({ max($0, -9_000_000_000_000_000_000) }) {
       writer.append(
-        CaptureRecord(number: 1, time: time, direction: .fromHost, octets: Octets(0, packet.count)), packet.span, to: &file)
+        CaptureRecord(number: 1, time: time, direction: .fromHost, octets: Octets(0, packet.count)), packet.span,
+        to: &file)
     }
     #expect(try read(file).seen.records.map(\.time) == times)
   }

@@ -16,7 +16,8 @@ import Testing
 
   /// The records' own times and losses: BlueZ, monitor/tty.h. 8 is the time in 100 microseconds, 1 to 7 are drops.
   @Test func serialMonitor() throws {
-    #expect(try read(Formats.serialMonitor).seen.records.map(\.time) == [0, 2_500, 5_000, 7_500, 9_999].map { $0 * 100_000 })
+    #expect(
+      try read(Formats.serialMonitor).seen.records.map(\.time) == [0, 2_500, 5_000, 7_500, 9_999].map { $0 * 100_000 })
     var parser = CaptureParser(format: .serialMonitor), at = 0
     var file: [UInt8] = [13, 0, 2, 0, 0, 7, 4, 3, 8, 10, 0, 0, 0, 0x03, 0x0C]
     file += [0x00]
@@ -102,7 +103,9 @@ import Testing
     let (seen, _, error) = try read(Array(text.utf8))
     #expect(error == nil)
     #expect(
-      Self.octets(seen.records) == [TestSupport.octets("01 01 0C 08 FF FF FB FF 07 F8 BF 3D"), TestSupport.octets("04 FF 02 01 AD")])
+      Self.octets(seen.records) == [
+        TestSupport.octets("01 01 0C 08 FF FF FB FF 07 F8 BF 3D"), TestSupport.octets("04 FF 02 01 AD"),
+      ])
     // 29 February 2024, 12:00:01.5 UTC.
     #expect(seen.records.last?.time == 1_709_208_001_500_000_000 && seen.records.last?.adapter == 2)
   }
@@ -157,7 +160,8 @@ import Testing
   private static func packet(_ interface: Int, _ data: [UInt8], options: [UInt8] = []) -> [UInt8] {
     let padding = [UInt8](repeating: 0, count: (4 - data.count % 4) % 4), length = Formats.little32(data.count)
     return block(
-      6, Formats.little32(interface) + Formats.little32(0) + Formats.little32(0) + length + length + data + padding
+      6,
+      Formats.little32(interface) + Formats.little32(0) + Formats.little32(0) + length + length + data + padding
         + options)
   }
   private static func section(_ types: [UInt8]) -> [UInt8] {
@@ -177,7 +181,8 @@ import Testing
   }
   /// epb_flags: option 2, of which bits 0 and 1 are 1 for inbound, 2 for outbound. It stands against the packet's flags.
   @Test func directionsOfBlocks() throws {
-    let outbound: [UInt8] = [2, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0], inbound: [UInt8] = [2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    let outbound: [UInt8] = [2, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0],
+      inbound: [UInt8] = [2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0]
     let data = Formats.packets[3].octets
     let comment: [UInt8] = [1, 0, 3, 0, 0x61, 0x62, 0x63, 0]
     let file =
@@ -232,7 +237,9 @@ import Testing
     var low: UInt32 = 1, high: UInt32 = 0
     for octet in records { (low, high) = ((low + UInt32(octet)) % 65_521, (high + low + UInt32(octet)) % 65_521) }
     let count = records.count
-    var stream: [UInt8] = [0x78, 0x01, 0x01, UInt8(count & 0xFF), UInt8(count >> 8), ~UInt8(count & 0xFF), ~UInt8(count >> 8)]
+    var stream: [UInt8] = [
+      0x78, 0x01, 0x01, UInt8(count & 0xFF), UInt8(count >> 8), ~UInt8(count & 0xFF), ~UInt8(count >> 8),
+    ]
     stream += records + Formats.big32(Int(high << 16 | low))
     let last = (Formats.seconds * 1_000_000 + Formats.packets[4].micro)
     let header = [version] + Formats.big64(last).reversed()
@@ -270,7 +277,8 @@ import Testing
     return [UInt8](try Data(contentsOf: URL(filePath: file.path + ".out")))
   }
   /// A zip archive as its description has it (APPNOTE.TXT, §4.3): entries that are stored, or deflated by gzip.
-  private static func zip(_ entries: [(name: String, day: UInt8, octets: [UInt8], isDeflated: Bool)]) throws -> [UInt8] {
+  private static func zip(_ entries: [(name: String, day: UInt8, octets: [UInt8], isDeflated: Bool)]) throws -> [UInt8]
+  {
     var file: [UInt8] = [], directory: [UInt8] = []
     for entry in entries {
       // gzip's member: ten octets of header, the stream, the checksum and the length.
@@ -326,7 +334,9 @@ import Testing
     // Another checksum: gzip sees it, behind the packets.
     var wrong = whole
     wrong[14] ^= 1
-    if let place = wrong.indices.last(where: { Array(wrong[$0...].prefix(4)) == [0x50, 0x4B, 1, 2] }) { wrong[place + 16] ^= 1 }
+    if let place = wrong.indices.last(where: { Array(wrong[$0...].prefix(4)) == [0x50, 0x4B, 1, 2] }) {
+      wrong[place + 16] ^= 1
+    }
     #expect(try read(wrong).error?.description.contains("gzip ended") == true)
     #expect(try read(Self.zip([("letter.doc", 1, [1, 2], false)])).error?.description.contains("zip archive") == true)
     // In flipped octets: an error or records, in bounded time.
@@ -344,10 +354,12 @@ import Testing
       (Array("%PDF-1.7\n%....................".utf8), "PDF"),
       ([0x89] + Array("PNG\r\n".utf8) + [UInt8](repeating: 0, count: 40), "PNG"),
       ([UInt8](repeating: 0x61, count: 257) + Array("ustar".utf8) + [UInt8](repeating: 0, count: 300), "sysdiagnose"),
-      (Array("{\"a\": [1, 2, 3], \"b\": \"a text\"}\n".utf8), "text"),
+      (Array("{\"a\": [1, 2, 3], \"b\": \"a text\"}\n".utf8), "JSON"),
+      (Array("Notes of a meeting, and no packets.\n".utf8), "text"),
     ] as [([UInt8], String)] {
       let (seen, _, error) = try read(octets)
-      #expect(seen.records.isEmpty && error?.isNoTrace == true && error?.description.contains(words) == true, "\(words)")
+      #expect(
+        seen.records.isEmpty && error?.isNoTrace == true && error?.description.contains(words) == true, "\(words)")
     }
   }
 }

@@ -71,7 +71,9 @@ import Testing
   // MARK: What the sniffer says
 
   /// The lines of packets with a header of link type 256: channel and RSSI, then the flags.
-  private static func lines(_ packets: [(flags: Int, octets: [UInt8])]) throws -> (lines: [TraceLine], monitor: AirMonitor) {
+  private static func lines(_ packets: [(flags: Int, octets: [UInt8])]) throws -> (
+    lines: [TraceLine], monitor: AirMonitor
+  ) {
     var file = Formats.little32(0xA1B2_C3D4) + [2, 0, 4, 0] + Formats.little32(0) + Formats.little32(0)
     file += Formats.little32(65_535) + Formats.little32(256)
     for packet in packets {
@@ -116,7 +118,9 @@ import Testing
   /// A wrong CRC changes no connection and ends no frame.
   @Test func wrongCRCOfData() throws {
     let request = Self.data(2, Self.frame(4, [0x0A, 0x03, 0x00]))
-    let (lines, monitor) = try Self.lines([(Self.central & ~0x0800, request), (Self.central & ~0x0800, Self.data(3, [0x05]))])
+    let (lines, monitor) = try Self.lines([
+      (Self.central & ~0x0800, request), (Self.central & ~0x0800, Self.data(3, [0x05])),
+    ])
     #expect(lines.allSatisfy { $0.layer == .ll } && monitor.links.isEmpty)
     // The start of encryption was not believed either.
     let (after, _) = try Self.lines([(Self.central & ~0x0800, Self.data(3, [0x05])), (Self.central, request)])
@@ -150,7 +154,9 @@ import Testing
     #expect(lines.map(\.name) == ["LL_START_ENC_REQ", "ATT_READ_REQ", "LL Data PDU", "ATT_HANDLE_VALUE_NTF"])
     var chance = SplitMix64(seed: 3), found = 0
     for _ in 0..<200 {
-      let sealed = (0..<27).map { _ in (Self.central, Self.data(2, (0..<11).map { _ in UInt8.random(in: 0...255, using: &chance) })) }
+      let sealed = (0..<27).map { _ in
+        (Self.central, Self.data(2, (0..<11).map { _ in UInt8.random(in: 0...255, using: &chance) }))
+      }
       found += try Self.lines([start] + sealed).lines.filter { $0.layer != .ll }.count
     }
     #expect(found == 0)
@@ -168,7 +174,8 @@ import Testing
   /// Each control PDU of Table 2.18 has the length that the Specification gives it: Vol 6, Part B, §2.4.2.
   @Test func controlPDUs() throws {
     let lengths = [
-      12, 8, 2, 23, 13, 1, 1, 2, 9, 9, 1, 1, 6, 2, 9, 24, 24, 3, 1, 1, 9, 9, 3, 3, 5, 3, 2, 1, 35, 2, 2, 36, 9, 16, 4, 4,
+      12, 8, 2, 23, 13, 1, 1, 2, 9, 9, 1, 1, 6, 2, 9, 24, 24, 3, 1, 1, 9, 9, 3, 3, 5, 3, 2, 1, 35, 2, 2, 36, 9, 16, 4,
+      4,
       5, 5, 11, 11, 4, 11, 43,
     ]
     #expect(LinkLayerControls.all.count == lengths.count)
@@ -188,10 +195,16 @@ import Testing
       (Self.central, Self.data(3, [0x0C, 0x0D, 0x59, 0x00, 0x34, 0x12])),
       (Self.central, Self.data(3, [0x02, 0x13])), (Self.central, Self.data(3, [0x77, 0x01])),
       (Self.central, Self.data(3, [0x14, 0x1B])),
-      (Self.right, Self.advertising(0x85, [1, 2, 3, 4, 5, 6] + Self.address + [
-        0x27, 0x4A, 0x65, 0x50, 0x11, 0x22, 0x33, 0x02, 0x04, 0x00, 0x18, 0x00, 0x01, 0x00, 0xF4, 0x01, 0xFF, 0xFF, 0xFF,
-        0xFF, 0x1F, 0x25,
-      ])),
+      (
+        Self.right,
+        Self.advertising(
+          0x85,
+          [1, 2, 3, 4, 5, 6] + Self.address + [
+            0x27, 0x4A, 0x65, 0x50, 0x11, 0x22, 0x33, 0x02, 0x04, 0x00, 0x18, 0x00, 0x01, 0x00, 0xF4, 0x01, 0xFF, 0xFF,
+            0xFF,
+            0xFF, 0x1F, 0x25,
+          ])
+      ),
       // Extended header of ten octets with AdvA and ADI (flags 0x09), AdvMode 0, then data.
       (Self.right, Self.advertising(0x47, [0x09, 0x09] + Self.address + [0x34, 0x52] + [0x02, 0x01, 0x06])),
       (Self.right, Self.advertising(0x07, [0x02, 0x09, 0x00])),
@@ -201,8 +214,20 @@ import Testing
     #expect(lines[2].name == "LL Control PDU 0x77" && lines[3].problem != nil)
     #expect(lines[4].name == "CONNECT_IND" && lines[4].fields.contains("Interval: 24 (30 ms)"))
     #expect(lines[4].fields.contains("Latency: 1") && lines[4].fields.contains("Hop: 5"))
-    #expect(lines[5].name == "ADV_EXT_IND" && lines[5].fields.contains("SID: 5"))
+    #expect(lines[5].name == "Extended advertising PDU" && lines[5].fields.contains("SID: 5"))
     #expect(lines[5].fields.contains("Advertising DID: 564") && lines[6].problem != nil)
+  }
+  /// Types of PDU in bits 7 to 9 of the flags: 1 is auxiliary advertising, its kind in bits 12 and 13; 6 is a broadcast
+  /// isochronous stream. Neither makes a connection of its access address.
+  @Test func packetsOutsideConnections() throws {
+    let chain = Array(Self.access) + [0x07, 0x05, 0x01, 0x00, 0x02, 0x01, 0x06, 0, 0, 0]
+    let (lines, monitor) = try Self.lines([
+      (Self.right | 1 << 7 | 2 << 12, chain), (Self.right | 6 << 7, Self.data(2, Self.frame(4, [0x0A, 0x03, 0x00]))),
+      (Self.right | 1 << 7, Self.advertising(0x47, [0x09, 0x09] + Self.address + [0x34, 0x52] + [0x02, 0x01, 0x06])),
+      (Self.right | 1 << 7, Self.advertising(0xC3, Self.address + Self.address)),
+    ])
+    #expect(lines.map(\.name) == ["AUX_SYNC_IND", "Isochronous PDU", "AUX_ADV_IND", "AUX_SCAN_REQ"])
+    #expect(monitor.links.isEmpty && monitor.devices.count == 1)
   }
   /// Seeded packets of any kind: a line for each, never a trap.
   @Test func anyOctets() throws {

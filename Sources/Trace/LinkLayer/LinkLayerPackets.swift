@@ -71,6 +71,12 @@ struct LinkLayerHeader: WireRecord {
   }
   /// Nil: the packet was cut within its header.
   init?(_ packet: Span<UInt8>) { self.init(packet, at: 0..<Self.count) }
+  /// Reads the header of an advertising PDU whose access address is another one.
+  mutating func takeAdvertising(_ packet: Span<UInt8>) {
+    guard !isAdvertising, packet.count >= Self.count else { return }
+    pduType = AdvertisingPDUType(rawValue: packet[4] & 0x0F)
+    (chSel, txAdd, rxAdd) = (packet[4] >> 5 & 1, packet[4] & 0x40 != 0, packet[4] & 0x80 != 0)
+  }
   var isAdvertising: Bool { accessAddress == Self.advertising }
   /// The place of the payload, if `packet` has all of it.
   func payload(in packet: Span<UInt8>) -> Range<Int>? {

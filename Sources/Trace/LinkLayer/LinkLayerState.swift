@@ -39,11 +39,14 @@ struct LinkLayerState {
     _ record: CaptureRecord, _ reception: LinkLayerReception, _ bytes: Span<UInt8>,
     _ sink: inout some TraceSink & ~Copyable
   ) {
-    guard !reception.isBroken, let header = LinkLayerHeader(bytes), let place = header.payload(in: bytes) else { return }
+    guard !reception.isBroken, let header = LinkLayerHeader(bytes), let place = header.payload(in: bytes) else {
+      return
+    }
     if header.isAdvertising {
       if let connect = ConnectIndication(header, bytes) { connections[connect.aa] = nil }
       return
     }
+    if reception.isOutsideConnections { return }
     let address = header.accessAddress
     var connection = connections[address] ?? Connection()
     guard connections.count < Self.mostConnections || connections[address] != nil else { return }

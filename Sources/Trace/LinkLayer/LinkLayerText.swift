@@ -25,7 +25,8 @@ struct LinkLayerText {
 
   /// `encryption`: that of the packet's connection, which may change with it.
   init(
-    _ bytes: Span<UInt8>, _ reception: LinkLayerReception, _ record: CaptureRecord, _ encryption: inout LinkLayerEncryption
+    _ bytes: Span<UInt8>, _ reception: LinkLayerReception, _ record: CaptureRecord,
+    _ encryption: inout LinkLayerEncryption
   ) {
     fields = "\(bytes.count) octets"
     defer {
@@ -37,7 +38,7 @@ struct LinkLayerText {
       problem = "the CRC is wrong"
       return
     }
-    guard let header = LinkLayerHeader(bytes) else {
+    guard var header = LinkLayerHeader(bytes) else {
       problem = "the packet ends within its header"
       return
     }
@@ -48,8 +49,14 @@ struct LinkLayerText {
         : "Length: \(header.length) octets, \(bytes.count - LinkLayerHeader.count) available"
       return
     }
+    // Periodic advertising has an access address of its own.
+    if reception.isAuxiliary { header.takeAdvertising(bytes) }
+    if reception.kind == .isochronous {
+      name = "Isochronous PDU"
+      return
+    }
     do throws(WireError) {
-      if header.isAdvertising {
+      if header.isAdvertising || reception.isAuxiliary {
         try takeAdvertising(header, place, reception, bytes)
       } else {
         try takeData(header, place, reception, bytes, &encryption)
@@ -77,7 +84,7 @@ struct LinkLayerText {
   private mutating func takeAdvertising(
     _ header: LinkLayerHeader, _ place: Range<Int>, _ reception: LinkLayerReception, _ bytes: Span<UInt8>
   ) throws(WireError) {
-    let isSecondary = reception.channel.map { $0 < 37 } ?? false
+    let isSecondary = reception.isAuxiliary
     let sender: AddressType = header.txAdd ? .random : .public
     var flags = ["TxAdd: \(header.txAdd ? "random" : "public")"]
     switch header.pduType {
@@ -104,11 +111,9 @@ struct LinkLayerText {
     case .extended, .auxConnectRsp:
       name = header.pduType.name(isSecondary: isSecondary)
       let payload: ExtendedPayload = try decode(bytes, place)
-      // On a channel that is not known, a pointer without data is what the primary ones have.
-      if header.pduType == .extended, reception.channel == nil, payload.hasAuxPtr, payload.advData.isEmpty {
-        name = "ADV_EXT_IND"
-      } else if header.pduType == .extended, reception.channel == nil {
-        name = "Extended advertising PDU"
+      // Data in what is not known to be on a secondary channel: the primary ones have a pointer to it.
+      if header.pduType == .extended, !payload.advData.isEmpty || reception.isAuxiliary {
+        name = reception.kind.flatMap { Self.names[$0] } ?? "Extended advertising PDU"
       }
       if payload.hasAdvA { advertiser = (payload.advA, sender, payload.advData) }
     default:
@@ -116,6 +121,9 @@ struct LinkLayerText {
       fields = hex(bytes.extracting(place))
     }
   }
+  private static let names: [LinkLayerPDUKind: String] = [
+    .auxAdvInd: "AUX_ADV_IND", .auxChainInd: "AUX_CHAIN_IND", .auxSyncInd: "AUX_SYNC_IND", .auxScanRsp: "AUX_SCAN_RSP",
+  ]
   private mutating func decode<Payload: WireRecord>(_ bytes: Span<UInt8>, _ place: Range<Int>) throws(WireError)
     -> Payload
   {
@@ -176,7 +184,7 @@ extension AdvertisingPDUType {
     case .scanRsp: "SCAN_RSP"
     case .connectInd: isSecondary ? "AUX_CONNECT_REQ" : "CONNECT_IND"
     case .advScanInd: "ADV_SCAN_IND"
-    case .extended: isSecondary ? "Auxiliary advertising PDU" : "ADV_EXT_IND"
+    case .extended: "ADV_EXT_IND"
     case .auxConnectRsp: "AUX_CONNECT_RSP"
     default: "Advertising PDU"
     }
