@@ -115,14 +115,14 @@ public struct CaptureError: Error, BitwiseCopyable, Sendable, Equatable, CustomS
       this is not a trace: it begins like none of btsnoop, PacketLogger, pcap and pcapng, and is no sequence of HCI \
       packets
       """
-    case .foreign(let file): "this is \(file.name), not a trace: \(file.remedy)"
+    case .foreign(let file): "this is not a trace but \(file.name): \(file.remedy)"
     case .text:
       """
-      this is text without packets: a trace is a file of btmon -w, or Android's btsnoop_hci.log; a bug report needs its \
+      this is not a trace but text without packets: a trace is a file of btmon -w, or Android's btsnoop_hci.log; a bug report needs its \
       section BTSNOOP_LOG_SUMMARY
       """
     case .textWithoutOctets:
-      "this is a program's text, in which no packet has its octets: record a file with btmon -w, or hcidump -w"
+      "this is not a trace but a program's text without the packets' octets: record a file with btmon -w, or hcidump -w"
     case .empty: "the file is empty"
     case .unsupportedVersion(let format, let version): "version \(version) of \(format) is not supported"
     case .unsupportedDatalink(let number):

@@ -8,9 +8,9 @@ import SystemPackage
 ///
 /// So the first packet's time is known when all have been read: the stream, which is small, is unpacked twice.
 struct BTSnoozSection {
-  /// Octets of the section, and those of its records: Android's ring has a quarter of a mebibyte.
+  /// Octets of the section, and those of its records: Android's ring has a quarter of a mebibyte. More is damage.
   static var mostOctets: Int { 16 << 20 }
-  static var mostUnpacked: Int { 1 << 30 }
+  static var mostUnpacked: Int { 64 << 20 }
 
   private enum Phase { case before, within, after, asFile }
   private var phase = Phase.before
@@ -119,6 +119,8 @@ struct BTSnoozSection {
     private let headerCount: Int
     private var header: [UInt8] = []
     private var skipping = 0
+    /// A record without even its type: reading ends there.
+    private(set) var isDamaged = false
 
     init(_ version: UInt8) { headerCount = version == 1 ? 7 : 9 }
     mutating func read(_ unpacker: Unpacker) throws(Errno) {
@@ -129,7 +131,7 @@ struct BTSnoozSection {
         do { count = unsafe try block.withUnsafeMutableBytes { unsafe try unpacker.output.read(into: $0) } } catch {
           throw error as? Errno ?? .ioError
         }
-        if count == 0 { return }
+        if count == 0 || isDamaged { return }
         total += count
         receive(block[..<count])
       }
@@ -145,7 +147,8 @@ struct BTSnoozSection {
         header.append(octet)
         guard header.count == headerCount else { continue }
         microseconds &+= (2...5).reversed().reduce(UInt64(0)) { $0 << 8 | UInt64(header[headerCount - 7 + $1]) }
-        skipping = max(0, (Int(header[0]) | Int(header[1]) << 8) - 1)
+        skipping = (Int(header[0]) | Int(header[1]) << 8) - 1
+        if skipping < 0 { isDamaged = true }
         header.removeAll(keepingCapacity: true)
       }
     }

@@ -214,6 +214,7 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
     line.octets = bytes.array
     line.connection = address
     line.direction = reception.side
+    line.reception = reception
     line.problem = text.problem ?? line.problem
     if let (address, type, data) = text.advertiser { line.meaning = name(address, type, data, bytes) }
     waiting = line

@@ -28,7 +28,7 @@ struct ZipArchive {
       if parts.dropFirst().contains(where: { Self.endings.contains($0) }) { return .trace }
       let isBluetooth = path.contains("bluetooth/") || path.contains("/bt/")
       if isBluetooth, parts.contains("log") || parts.contains("cfa") { return .trace }
-      return parts.last == "txt" ? .text : nil
+      return parts.last == "txt" || parts.last == "log" ? .text : nil
     }
     enum Kind { case trace, text }
     private static var endings: Set<String> { ["btsnoop", "snoop", "pklg", "pcap", "pcapng", "hcidump", "cfa"] }
@@ -63,13 +63,16 @@ struct ZipArchive {
     }
   }
 
-  /// The files that are traces by their names, the newest first; if there are none, the texts, the longest first.
+  /// The files that are traces by their names, the newest first; if there are none, the texts, the longest first, or the
+  /// only file there is.
   var candidates: [Entry] {
     let traces = entries.filter { $0.kind == .trace }.sorted {
       ($1.modified, $0.name.utf8.count, $0.name) < ($0.modified, $1.name.utf8.count, $1.name)
     }
-    return traces.isEmpty
-      ? entries.filter { $0.kind == .text }.sorted { ($1.size, $0.name) < ($0.size, $1.name) } : traces
+    if !traces.isEmpty { return traces }
+    let files = entries.filter { !$0.name.hasSuffix("/") && $0.size > 0 }
+    let texts = files.filter { $0.kind == .text }.sorted { ($1.size, $0.name) < ($0.size, $1.name) }
+    return texts.isEmpty && files.count == 1 ? files : texts
   }
 
   /// Unpacks an entry. nil: it is encrypted, compressed by another method, or not where the directory has it.

@@ -313,6 +313,7 @@ import Testing
   @Test func whatArchivesHold() throws {
     let packed = try Self.packed("gzip -c", Formats.pcapng(201, isLittle: true))
     #expect(try read(Self.zip([("a/capture.pcapng.gz", 1, packed, false)])).seen.records == Formats.expected)
+    #expect(try read(Self.zip([("a/", 1, [], false), ("a/x", 1, packed, true)])).seen.records == Formats.expected)
     let report = try Self.zip([("main_entry.txt", 1, [0x61], false), ("bugreport-x.txt", 1, Self.report(2), true)])
     #expect(try read(report).seen.records == Formats.expected)
     let name = NSTemporaryDirectory() + "/bindrune-\(UUID().uuidString).zip"
@@ -338,7 +339,8 @@ import Testing
       wrong[place + 16] ^= 1
     }
     #expect(try read(wrong).error?.description.contains("gzip ended") == true)
-    #expect(try read(Self.zip([("letter.doc", 1, [1, 2], false)])).error?.description.contains("zip archive") == true)
+    let letters = try Self.zip([("letter.doc", 1, [1, 2], false), ("other.doc", 1, [1, 2], false)])
+    #expect(try read(letters).error?.description.contains("zip archive") == true)
     // In flipped octets: an error or records, in bounded time.
     for octets in Fuzz([whole], cases: 60, longest: 2_000) { _ = try read(octets) }
   }

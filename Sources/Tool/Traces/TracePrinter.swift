@@ -50,6 +50,8 @@ struct TracePrinter: TraceLineSink {
     if let meaning = line.meaning { words.append((meaning.printable(limit: 80), .green)) }
     if let problem = line.problem { words.append(("! " + problem, .red)) }
     if !isVerbose, !line.fields.isEmpty { words.append((line.fields, .dim)) }
+    // A packet of the link layer has it in its fields.
+    if line.layer != .ll, let rssi = line.reception?.rssi { words.append(("RSSI: \(rssi) dBm", .dim)) }
     // A terminal shows a packet in one line; in a pipe nothing is cut.
     var room = width.map { isVerbose ? Int.max : max(20, $0 - 37 - (line.adapter > 0 ? 5 : 0)) } ?? Int.max
     var shown: [String] = []
@@ -104,6 +106,11 @@ struct TracePrinter: TraceLineSink {
     object.add("meaning", line.meaning)
     object.add("problem", line.problem)
     object.add("octets", hexText(line.octets).lowercased())
+    if let reception = line.reception {
+      object.add("rssi", reception.rssi.map { Int($0) })
+      object.add("channel", reception.channel.map { Int($0) })
+      object.add("crc", reception.isCRCValid)
+    }
     if isVerbose {
       object.add(
         "below",
