@@ -27,7 +27,7 @@ struct TraceOptions: ParsableArguments {
     do throws(TraceError) { try file.read(into: &sink, waiting: wait) } catch {
       if isFound, error.isNoTrace { throw NotATrace() }
       var words = error.description
-      if case .damaged(_, let damage) = error, damage.offset > 0, !resync {
+      if case .damaged(_, let damage) = error, damage.offset > 0, !resync, !error.isNoTrace {
         // A file that ends within a record was cut, usually.
         let isCut = if case .truncated = damage.reason { true } else { false }
         words += isCut ? " If its length is wrong, --resync continues behind it." : " --resync continues behind it."

@@ -67,7 +67,7 @@ struct TracePrinter: TraceLineSink {
     let margin = String(repeating: " ", count: 24)
     for (depth, layer) in line.below.enumerated() {
       text +=
-        margin + String(repeating: "  ", count: depth) + layer.name.padded(9) + Console.styled(layer.fields, .dim)
+        margin + String(repeating: "  ", count: depth) + (layer.name + " ").padded(9) + Console.styled(layer.fields, .dim)
         + "\n"
     }
     let indent = margin + String(repeating: "  ", count: line.below.count)

@@ -2,17 +2,6 @@ import BindruneCapture
 import BindruneHCI
 import BindruneWire
 
-extension LinkLayerReception {
-  /// The Central's side stands where the host's does in a trace of HCI.
-  var side: HCIDirection? {
-    switch direction {
-    case .central: .fromHost
-    case .peripheral: .fromController
-    case .unknown: nil
-    }
-  }
-}
-
 /// A packet from the air in words: the Specification's name of its PDU, its fields, and what the sniffer says of it.
 struct LinkLayerText {
   var name = "Link-layer packet"
@@ -21,7 +10,7 @@ struct LinkLayerText {
   /// Who advertises, and the place of the data.
   var advertiser: (address: DeviceAddress, type: AddressType, data: Octets)?
   /// False: the packet is encrypted.
-  var isReadable = true
+  private var isReadable = true
 
   /// `encryption`: that of the packet's connection, which may change with it.
   init(
@@ -169,6 +158,17 @@ struct LinkLayerText {
     name = type.name
     if let described = try LinkLayerControls.describe(bytes, place), !described.fields.isEmpty {
       fields = described.fields + ", " + fields
+    }
+  }
+}
+
+extension LinkLayerReception {
+  /// The Central's side stands where the host's does in a trace of HCI.
+  var side: HCIDirection? {
+    switch direction {
+    case .central: .fromHost
+    case .peripheral: .fromController
+    case .unknown: nil
     }
   }
 }
