@@ -401,7 +401,7 @@ enum Formats {
 
   @Test func whatIsNoTrace() throws {
     for (text, words) in [
-      ("", "is empty"), ("hello, this is a text file and no trace at all", "this is not a trace but text without packets"),
+      ("", "is empty"), ("hello, this is a text file and no trace at all", "not a trace but text without packets"),
       ("btsnoop\0\0\0\0\u{2}\0\0\u{3}\u{0}", "version 2"),
     ] {
       let (seen, _, error) = try read(Array(text.utf8))

@@ -66,9 +66,8 @@ struct TracePrinter: TraceLineSink {
   private mutating func describeLayers(_ line: TraceLine) {
     let margin = String(repeating: " ", count: 24)
     for (depth, layer) in line.below.enumerated() {
-      text +=
-        margin + String(repeating: "  ", count: depth) + (layer.name + " ").padded(9) + Console.styled(layer.fields, .dim)
-        + "\n"
+      let name = (layer.name + " ").padded(9)
+      text += margin + String(repeating: "  ", count: depth) + name + Console.styled(layer.fields, .dim) + "\n"
     }
     let indent = margin + String(repeating: "  ", count: line.below.count)
     if !line.fields.isEmpty { text += indent + Console.styled(line.fields, .dim) + "\n" }
