@@ -50,6 +50,7 @@ int bindrune_open(const char *path, int flags, int mode) {
   while (descriptor < 0 && errno == EINTR);
   return descriptor;
 }
+int bindrune_memory_file(const char *name) { return (int)syscall(SYS_memfd_create, name, 1U /* MFD_CLOEXEC */); }
 int bindrune_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC); }
 int bindrune_socket(int family, int type, int protocol) { return socket(family, type | SOCK_CLOEXEC, protocol); }
 int bindrune_accept(int socket, int flags) { return accept4(socket, NULL, NULL, flags | SOCK_CLOEXEC); }

@@ -68,9 +68,10 @@ extension CaptureParser {
   ) throws(CaptureError) -> CaptureStep {
     let available = span.count &- at
     guard available >= Self.headerCount else { return try missing(Self.headerCount, available, isLast) }
-    let original = span.big32(at), included = span.big32(at &+ 4), flags = span.big32(at &+ 8)
+    var original = span.big32(at)
+    let included = span.big32(at &+ 4), flags = span.big32(at &+ 8)
     guard included <= Self.longestRecord else { throw error(.implausibleLength("included length", included)) }
-    guard included <= original else { throw error(.contradiction("length", original, included)) }
+    if included > original { original = try self.original(original, included, datalink, span, at) }
     let count = Int(included), total = Self.headerCount &+ count
     guard available >= total else { return try missing(total, available, isLast) }
     let stamp = Int64(truncatingIfNeeded: span.big64(at &+ 16) &- BTSnoop.microsecondsTo1970)
@@ -98,6 +99,20 @@ extension CaptureParser {
     return .record(record)
   }
 
+  /// Some recorders count the original length wrong, or not at all: the included one then bounds the record. Unless the
+  /// packet's own length is the original one, so that the included one is the damage.
+  @inline(never) private func original(
+    _ original: UInt32, _ included: UInt32, _ datalink: BTSnoopDatalink, _ span: Span<UInt8>, _ at: Int
+  ) throws(CaptureError) -> UInt32 {
+    let start = at + Self.headerCount
+    if datalink == .h4, original > 0, span.count > start,
+      let own = packetCount(span[start], span, start + 1, available: span.count - start - 1), own + 1 == Int(original)
+    {
+      throw error(.contradiction("length", original, included))
+    }
+    return included
+  }
+
   /// The records dropped since the last one. What was dropped before the first is not between two records; a count
   /// that falls began anew.
   @inline(never) private mutating func missing(_ drops: UInt32) -> UInt32 {
@@ -107,9 +122,9 @@ extension CaptureParser {
 
   func believableBTSnoop(_ datalink: BTSnoopDatalink, _ bytes: Span<UInt8>, _ at: Int) -> Belief {
     guard bytes.count - at >= Self.headerCount else { return .needs(Self.headerCount) }
-    let original = bytes.big32(at), included = bytes.big32(at + 4), flags = bytes.big32(at + 8)
+    let included = bytes.big32(at + 4), flags = bytes.big32(at + 8), original = max(bytes.big32(at), included)
     let stamp = Int64(truncatingIfNeeded: bytes.big64(at + 16) &- BTSnoop.microsecondsTo1970)
-    guard included <= Self.longestRecord, included > 0, included <= original, original <= 65_541,
+    guard included <= Self.longestRecord, included > 0, original <= 65_541,
       isNear(Self.nanoseconds(stamp, perSecond: 1_000_000))
     else { return .no }
     let start = at + Self.headerCount, count = Int(included)

@@ -23,7 +23,7 @@ public enum CaptureStep: BitwiseCopyable, Sendable {
 ///
 /// **Phases**: format unknown → header → records → end, or damaged: `resume` then looks for the next record.
 public struct CaptureParser: Sendable {
-  public private(set) var format: CaptureFormat?
+  public internal(set) var format: CaptureFormat?
   /// Records so far.
   public internal(set) var count = 0
   /// The file's octets before the current place.
@@ -33,7 +33,19 @@ public struct CaptureParser: Sendable {
   /// The records that the recorder of a btsnoop file has dropped so far.
   var drops: UInt32 = 0
   /// Octets were skipped since the last record.
-  private var hasSkipped = false
+  var hasSkipped = false
+  /// The octets of the last record, if it ``CaptureRecord/isAssembled``: until the next call of `next`.
+  public internal(set) var assembled: [UInt8] = []
+  /// Packets of other interfaces.
+  public internal(set) var foreign = ForeignPackets()
+  /// What the directions of packets are inferred from.
+  var directions = InferredDirections()
+  /// The packets of USB's devices.
+  var usb = USBDevices()
+  /// Packets in a text, without their octets: passed over.
+  public internal(set) var packetsWithoutOctets = 0
+  /// A packet of a text had octets beside those of its header.
+  var hasPrintedOctets = false
   /// Of the current section of a pcapng file.
   var interfaces: [PCAPInterface] = []
   var isSectionLittleEndian = true
@@ -64,7 +76,8 @@ public struct CaptureParser: Sendable {
     switch format {
     case .btsnoop(.bcsp): record.takeFromSerialFrame(isThreeWire: false, &bytes)
     case .btsnoop(.threeWire): record.takeFromSerialFrame(isThreeWire: true, &bytes)
-    default: break
+    case .btsnoop: break
+    default: record.removeCodingIndicator(&bytes)
     }
     if let type = record.missingType { bytes[Int(record.octets.offset)] = type.rawValue }
     return .record(record)
@@ -78,6 +91,11 @@ public struct CaptureParser: Sendable {
     case .pcap(let type, let isLittleEndian, let ticks): try pcap(type, isLittleEndian, ticks, bytes, &at, isLast)
     case .pcapng: try pcapng(bytes, &at, isLast)
     case .monitor: try monitor(bytes, &at, isLast)
+    case .serialMonitor: try serialMonitor(bytes, &at, isLast)
+    case .hcidump: try hcidump(bytes, &at, isLast)
+    case .h4Stream: try h4Stream(bytes, &at, isLast)
+    case .btsnooz(let version): try btsnooz(version, bytes, &at, isLast)
+    case .text: try text(bytes, &at, isLast)
     }
   }
 
@@ -123,8 +141,10 @@ public struct CaptureParser: Sendable {
       format = .pcap(link, isLittleEndian: magic.isLittleEndian, ticks: magic.ticks)
     } else if let isLittleEndian = Self.packetLoggerEndianness(bytes, at) {
       format = .packetLogger(isLittleEndian: isLittleEndian)
+    } else if let file = ForeignFile(bytes.extracting(at..<bytes.count)) {
+      throw error(.foreign(file))
     } else {
-      throw error(.unknownFormat)
+      return try beginWithoutMagic(bytes, at, isLast)
     }
     return nil
   }
@@ -166,7 +186,11 @@ public struct CaptureParser: Sendable {
     case .packetLogger(let isLittleEndian): believablePacketLogger(isLittleEndian, bytes, at)
     case .pcap(let type, let isLittleEndian, let ticks): believablePCAP(type, isLittleEndian, ticks, bytes, at)
     case .pcapng: believablePCAPNG(bytes, at)
-    case .monitor, nil: .no
+    case .serialMonitor: believableSerialMonitor(bytes, at)
+    case .hcidump: believableHCIDump(bytes, at)
+    case .h4Stream: believableH4(bytes, at)
+    case .btsnooz(let version): believableBTSnooz(version, bytes, at)
+    case .monitor, .text, nil: .no
     }
   }
   func isNear(_ time: Int64) -> Bool {

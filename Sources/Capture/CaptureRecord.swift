@@ -11,8 +11,8 @@ public struct CaptureRecord: BitwiseCopyable, Sendable {
     /// What Linux's monitor reports beside packets.
     case monitor(MonitorOpcode)
     /// A link-layer packet from the access address to the last octet before the CRC, which may follow (Vol 6, Part B,
-    /// §2.1).
-    case linkLayer(LinkLayerDirection)
+    /// §2.1), and what the recorder says about its reception.
+    case linkLayer(LinkLayerReception)
     /// A record of the logging program, with its type: text, mostly.
     case note(UInt8)
   }
@@ -32,8 +32,10 @@ public struct CaptureRecord: BitwiseCopyable, Sendable {
   /// Records that the trace lacks before this one, at least: the recorder dropped them, or damage was skipped. 0: none
   /// that it reports.
   public var missingBefore: UInt32 = 0
-  /// The packet's range in the buffer that was parsed.
+  /// The packet's range in the buffer that was parsed; in ``CaptureParser/assembled`` if ``isAssembled``.
   public var octets: Octets
+  /// True if the packet does not lie in the file as it is: its octets came in pieces, or as text.
+  public var isAssembled = false
   /// The H4 packet type octet that the parser has to write at the beginning: the format has none.
   var missingType: HCIPacketType?
 
@@ -54,9 +56,6 @@ public struct CaptureRecord: BitwiseCopyable, Sendable {
     self.octets = octets
   }
 }
-
-/// Who sent a link-layer packet.
-public enum LinkLayerDirection: BitwiseCopyable, Sendable, Equatable { case unknown, central, peripheral }
 
 /// The kind of a record of Linux's HCI monitor (`HCI_CHANNEL_MONITOR`), of btsnoop's datalink 2001 and of pcap's link
 /// type 254.

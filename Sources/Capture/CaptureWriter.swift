@@ -21,6 +21,8 @@ public struct CaptureWriter: Sendable {
   public private(set) var omitted = 0
   /// Of the records that the source lacks; pcapng's packets have no such count here.
   private var drops: UInt32 = 0
+  /// pcapng's times are not negative: an interface of its own has the packets before 1970.
+  private var hasPast = false
 
   public init(_ format: Format) { self.format = format }
 
@@ -36,7 +38,7 @@ public struct CaptureWriter: Sendable {
   /// Appends a record; `bytes` are its octets. False if the format cannot hold it.
   @discardableResult
   public mutating func append(_ record: CaptureRecord, _ bytes: Span<UInt8>, to octets: inout [UInt8]) -> Bool {
-    let time = UInt64(bitPattern: record.time / 1_000)
+    let micro = record.time / 1_000 - (record.time % 1_000 < 0 ? 1 : 0), time = UInt64(bitPattern: micro)
     drops &+= record.missingBefore
     switch (record.content, format) {
     case (.packet, _):
@@ -51,6 +53,12 @@ public struct CaptureWriter: Sendable {
         BTSnoop.append(
           bytes.extracting(droppingFirst: 1), MonitorOpcode(type, direction), adapter: record.adapter, time: time,
           drops: drops, originalCount: record.originalCount - 1, to: &octets)
+      case .pcapng where micro < 0:
+        if !hasPast { PCAPNG.appendInterface(secondsOffset: -PCAPNG.past, to: &octets) }
+        hasPast = true
+        PCAPNG.append(
+          bytes, direction, time: UInt64(micro + PCAPNG.past * 1_000_000), originalCount: record.originalCount,
+          interface: 1, to: &octets)
       case .pcapng: PCAPNG.append(bytes, direction, time: time, originalCount: record.originalCount, to: &octets)
       }
       return true

@@ -26,21 +26,34 @@ extension CaptureParser {
     _ type: PCAPLinkType, _ isLittleEndian: Bool, _ ticks: UInt32, _ span: Span<UInt8>, _ at: inout Int,
     _ isLast: Bool
   ) throws(CaptureError) -> CaptureStep {
-    let available = span.count - at
-    guard available >= Self.headerCount else { return try missing(Self.headerCount, available, isLast) }
-    let captured = span.number32(at + 8, isLittleEndian: isLittleEndian)
-    let original = span.number32(at + 12, isLittleEndian: isLittleEndian)
-    guard captured <= Self.longestRecord else { throw error(.implausibleLength("captured length", captured)) }
-    let total = Self.headerCount + Int(captured)
-    guard available >= total else { return try missing(total, available, isLast) }
-    time = Self.pcapTime(span, at, isLittleEndian, ticks)
-    count += 1
-    var record = CaptureRecord(
-      number: count, offset: offset, time: time, originalCount: max(Int(original), Int(captured)),
-      octets: Octets(at + Self.headerCount, Int(captured)))
-    record.take(type, span)
-    advance(total, &at)
-    return .record(record)
+    while true {
+      let available = span.count - at
+      guard available >= Self.headerCount else { return try missing(Self.headerCount, available, isLast) }
+      let captured = span.number32(at + 8, isLittleEndian: isLittleEndian)
+      let original = span.number32(at + 12, isLittleEndian: isLittleEndian)
+      guard captured <= Self.longestRecord else { throw error(.implausibleLength("captured length", captured)) }
+      let total = Self.headerCount + Int(captured)
+      guard available >= total else { return try missing(total, available, isLast) }
+      time = Self.pcapTime(span, at, isLittleEndian, ticks)
+      count += 1
+      var record = CaptureRecord(
+        number: count, offset: offset, time: time, originalCount: max(Int(original), Int(captured)),
+        octets: Octets(at + Self.headerCount, Int(captured)))
+      let isTaken = take(type, span, &record)
+      advance(total, &at)
+      if isTaken { return .record(record) }
+    }
+  }
+  /// Finds the packet in the payload of a pcap or pcapng record. False: it is none of Bluetooth's, and is passed over.
+  @inline(__always) mutating func take(
+    _ type: PCAPLinkType, _ span: Span<UInt8>, _ record: inout CaptureRecord
+  ) -> Bool {
+    switch type {
+    case .usbLinux, .usbLinuxMapped, .usbPcap: return takeFromUSB(type, span, &record)
+    default: record.take(type, span)
+    }
+    if record.direction == nil { infer(&record, span) }
+    return true
   }
   private static func pcapTime(_ bytes: Span<UInt8>, _ at: Int, _ isLittleEndian: Bool, _ ticks: UInt32) -> Int64 {
     let seconds = Int64(bytes.number32(at, isLittleEndian: isLittleEndian))
@@ -72,7 +85,15 @@ extension CaptureParser {
       available > 4 && bytes.big32(start) <= 1
         && packetCount(bytes[start + 4], bytes, start + 5, available: available - 5) == original - 5
     case .linuxMonitor: available >= 4 && bytes.big16(start + 2) <= 19
-    case .leLinkLayer, .leLinkLayerWithHeader, .nordic: original <= 300
+    case .leLinkLayer, .leLinkLayerWithHeader, .nordic, .nordicOld, .ppi: original <= 400
+    case .user0:
+      isPacket(.h4, bytes, start, available: available, original: original)
+        || CaptureRecord.isLinkLayer(bytes, start, available: available, original: original)
+    // The ninth octet is an event's letter: submission, completion, error.
+    case .usbLinux, .usbLinuxMapped:
+      available > 8 && original >= 48
+        && [UInt8(ascii: "S"), UInt8(ascii: "C"), UInt8(ascii: "E")].contains(bytes[start + 8])
+    case .usbPcap: available >= 2 && (27...64).contains(Int(bytes.little16(start)))
     }
   }
 }
@@ -100,31 +121,28 @@ extension CaptureRecord {
       adapter = bytes.big16(start)
       take(MonitorOpcode(rawValue: bytes.big16(start + 2)))
     case .leLinkLayer: content = .linkLayer(.unknown)
-    case .leLinkLayerWithHeader:
-      // Channel, signal, noise, offenses, reference access address, flags: bits 7 to 9 are the type of PDU, of which 2
-      // and 3 are data from the Central and from the Peripheral.
-      let flags = count >= 10 ? bytes.little16(start + 8) : 0
-      guard skip(10) else {
+    case .leLinkLayerWithHeader: takeFromLinkLayerHeader(bytes)
+    case .nordic, .nordicOld: takeFromNordic(isOld: type == .nordicOld, bytes)
+    case .ppi: takeFromPPI(bytes)
+    case .user0:
+      // Everybody's own: HCI packets or packets from the air, if their lengths fit.
+      if count > 0, packetCount(bytes[start], bytes, start + 1, available: count - 1) == originalCount - 1 {
+        setDirection(bytes[start])
+      } else if Self.isLinkLayer(bytes, start, available: count, original: originalCount) {
+        content = .linkLayer(.unknown)
+      } else {
         content = .note(0)
-        return
       }
-      switch flags >> 7 & 7 {
-      case 2: content = .linkLayer(.central)
-      case 3: content = .linkLayer(.peripheral)
-      default: content = .linkLayer(.unknown)
-      }
-    case .nordic:
-      // Board, six octets of the sniffer's protocol, ten about the reception: its flags follow their length.
-      let flags = count >= 17 ? bytes[start + 8] : 0
-      guard skip(17) else {
-        content = .note(0)
-        return
-      }
-      content = .linkLayer(flags & 2 != 0 ? .central : .peripheral)
+    // Their packets may have come in pieces: the parser takes them.
+    case .usbLinux, .usbLinuxMapped, .usbPcap: content = .note(0)
     }
   }
+  /// True if the header's length is that of a link-layer packet, with or without its CRC.
+  static func isLinkLayer(_ bytes: Span<UInt8>, _ start: Int, available: Int, original: Int) -> Bool {
+    available >= 6 && (original == 6 + Int(bytes[start + 5]) || original == 9 + Int(bytes[start + 5]))
+  }
   /// Removes octets from the front; false if there are fewer.
-  private mutating func skip(_ number: Int) -> Bool {
+  mutating func skip(_ number: Int) -> Bool {
     guard octets.count >= number else { return false }
     octets = Octets(Int(octets.offset) + number, Int(octets.count) - number)
     originalCount -= number

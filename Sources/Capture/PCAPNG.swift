@@ -11,6 +11,22 @@ struct PCAPInterface: BitwiseCopyable, Sendable {
   var seconds: Int64 = 0
 }
 
+/// Packets of a capture's interfaces that are not Bluetooth: they are passed over.
+public struct ForeignPackets: BitwiseCopyable, Sendable {
+  public private(set) var count = 0
+  /// The link type of the first one.
+  public private(set) var linkType: UInt16 = 0
+
+  mutating func add(_ type: UInt16) {
+    if count == 0 { linkType = type }
+    count += 1
+  }
+  /// Why there is no record in a file of `records`, all of which are foreign.
+  func onlyOne(_ records: Int) -> CaptureError.Reason? {
+    count > 0 && count == records ? .unsupportedLinkType(linkType) : nil
+  }
+}
+
 /// The pcapng file format. https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng
 ///
 /// Writing: ``appendHeader(_:to:)``, then a block for each packet, with link type 201.
@@ -23,22 +39,36 @@ public enum PCAPNG {
     octets.append(littleEndian: UInt32(1))  // version 1.0
     octets.append(littleEndian: UInt64.max)  // the section's length is not known
     octets.append(littleEndian: UInt32(28))
+    appendInterface(type, to: &octets)
+  }
+  /// Seconds that no time of a record is before 1970.
+  static var past: Int64 { 1 << 34 }
+  /// Appends the description of an interface, to whose times so many seconds are added.
+  static func appendInterface(
+    _ type: PCAPLinkType = .h4WithDirection, secondsOffset: Int64 = 0, to octets: inout [UInt8]
+  ) {
+    let length: UInt32 = secondsOffset == 0 ? 20 : 36
     octets.append(littleEndian: UInt32(1))
-    octets.append(littleEndian: UInt32(20))
+    octets.append(littleEndian: length)
     octets.append(littleEndian: UInt32(type.rawValue))
     octets.append(littleEndian: UInt32(0))  // nothing is cut
-    octets.append(littleEndian: UInt32(20))
+    if secondsOffset != 0 {
+      octets.append(littleEndian: UInt32(14 | 8 << 16))  // if_tsoffset, eight octets
+      octets.append(littleEndian: secondsOffset)
+      octets.append(littleEndian: UInt32(0))  // the end of the options
+    }
+    octets.append(littleEndian: length)
   }
   /// Appends an Enhanced Packet Block: the direction, and an HCI packet with its H4 packet type octet first. `time` is
   /// in microseconds since 1970. `originalCount`: the packet's octets before it was cut.
   public static func append(
-    _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, originalCount: Int? = nil,
+    _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, originalCount: Int? = nil, interface: UInt32 = 0,
     to octets: inout [UInt8]
   ) {
     let count = 4 + packet.count, padding = (4 - count % 4) % 4
     octets.append(littleEndian: UInt32(6))
     octets.append(littleEndian: UInt32(32 + count + padding))
-    octets.append(littleEndian: UInt32(0))
+    octets.append(littleEndian: interface)
     octets.append(littleEndian: UInt32(truncatingIfNeeded: time >> 32))
     octets.append(littleEndian: UInt32(truncatingIfNeeded: time))
     octets.append(littleEndian: UInt32(count))
@@ -66,6 +96,7 @@ extension CaptureParser {
   ) throws(CaptureError) -> CaptureStep {
     while true {
       let available = span.count - at
+      if isLast, available == 0, let error = foreign.onlyOne(count) { throw self.error(error) }
       guard available >= Self.shortest else { return try missing(Self.shortest, available, isLast) }
       if span.big32(at) == Block.section {
         guard let isLittleEndian = Self.byteOrder(span, at) else {
@@ -89,15 +120,43 @@ extension CaptureParser {
       case Block.enhancedPacket, Block.packet, Block.simplePacket:
         record = try packet(type, span, at, total)
         if let interface = record.map({ interfaces[Int($0.adapter)] }) {
-          guard let type = PCAPLinkType(rawValue: interface.type) else {
-            throw error(.unsupportedLinkType(interface.type))
+          if let type = PCAPLinkType(rawValue: interface.type), var found = record {
+            let isTaken = take(type, span, &found)
+            if type == .h4 || type == .user0 { takeDirection(&found, span, at, total) }
+            record = isTaken ? found : nil
+          } else {
+            foreign.add(interface.type)
+            record = nil
           }
-          record?.take(type, span)
         }
       default: break
       }
       advance(total, &at)
       if let record { return .record(record) }
+    }
+  }
+
+  /// The direction in a block's flags, for packets that have none themselves: the option follows the packet. Commands
+  /// and events are left as they are.
+  private func takeDirection(_ record: inout CaptureRecord, _ bytes: Span<UInt8>, _ at: Int, _ total: Int) {
+    let type = bytes.number32(at, isLittleEndian: isSectionLittleEndian), end = at + total - 4
+    guard type != Block.simplePacket, record.content == .packet, record.octets.count > 0,
+      HCIPacketType(rawValue: bytes[Int(record.octets.offset)]) != .command,
+      HCIPacketType(rawValue: bytes[Int(record.octets.offset)]) != .event
+    else { return }
+    var option = at + 28 + (record.octets.range.upperBound - at - 28 + 3) / 4 * 4
+    while option + 4 <= end {
+      let code = bytes.number16(option, isLittleEndian: isSectionLittleEndian)
+      let length = Int(bytes.number16(option + 2, isLittleEndian: isSectionLittleEndian))
+      guard code != 0, option + 4 + length <= end else { return }
+      if code == 2, length == 4 {
+        switch bytes.number32(option + 4, isLittleEndian: isSectionLittleEndian) & 3 {
+        case 1: record.direction = .fromController  // inbound
+        case 2: record.direction = .fromHost
+        default: break
+        }
+      }
+      option += 4 + (length + 3) / 4 * 4
     }
   }
 

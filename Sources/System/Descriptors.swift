@@ -19,6 +19,10 @@ extension FileDescriptor {
         unsafe bindrune_open($0, mode.rawValue | options.rawValue, permissions)
       })
   }
+  /// memfd_create(2): a file without a place, which is gone with its last descriptor.
+  package static func inMemory(_ name: String) throws(Errno) -> FileDescriptor {
+    try made(unsafe bindrune_memory_file(name))
+  }
   /// pipe2(2).
   package static func pipeEnds() throws(Errno) -> (readEnd: FileDescriptor, writeEnd: FileDescriptor) {
     var ends: [CInt] = [-1, -1]

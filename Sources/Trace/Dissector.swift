@@ -112,7 +112,7 @@ public struct Dissector: ~Copyable {
         if !assemblies.isEmpty || !bearers.isEmpty { forget(record, bytes) }
       default: break
       }
-    case .linkLayer(let direction): linkLayer.receive(record, direction, bytes, &sink)
+    case .linkLayer(let reception): linkLayer.receive(record, reception, bytes, &sink)
     case .monitor, .note: break
     }
   }
@@ -131,13 +131,8 @@ public struct Dissector: ~Copyable {
       return lose(record, handle, &sink)
     }
     let flag = PacketBoundaryFlag(rawValue: UInt8(truncatingIfNeeded: word >> 12 & 3))
-    // A format without directions: the host begins a frame with another flag than the controller. Vol 4, Part E,
-    // §5.4.2.
-    let direction =
-      record.direction
-      ?? (flag == .firstNonFlushable
-        ? .fromHost
-        : flag == .continuing && assemblies[key(record, handle, .fromHost)] != nil ? .fromHost : .fromController)
+    // The parser infers it where the format has none.
+    let direction = record.direction ?? .fromController
     // The recorder may have cut the packet within L2CAP's header.
     if flag != .continuing, flag != .complete, word >> 14 == 0, available >= L2CAPFrame.headerCount,
       assemblies.isEmpty || assemblies[key(record, handle, direction)] == nil,

@@ -24,7 +24,8 @@ public struct TraceGap: Sendable {
   public var count: UInt64
 }
 
-/// Reads a trace from a file, a pipe or standard input: btsnoop, PacketLogger, pcap or pcapng, also compressed by gzip.
+/// Reads a trace from a file, a pipe or standard input, in each ``CaptureFormat``, also compressed by gzip or in a zip
+/// archive or in the text of an Android bug report.
 ///
 ///     var file = try TraceFile(path: "capture.btsnoop")
 ///     try file.read(into: &sink)
@@ -39,7 +40,14 @@ public struct TraceGap: Sendable {
   public private(set) var gapCount = 0
   private var parser = CaptureParser()
   private let input: FileDescriptor
-  private var unpacker: Unpacker?
+  /// The programs that unpack, the innermost last: an archive may have compressed files.
+  private var unpackers: [Unpacker] = []
+  private static var mostUnpackers: Int { 3 }
+  /// The file of an archive that `path` names, as `bugreport.zip:FS/data/misc/bluetooth/logs/btsnoop_hci.log`.
+  private let entryName: String?
+  private var archiveRemark: String?
+  /// A bug report's section has no trailer that gzip could check.
+  private var isSectionDamaged = false
   private let closes: Bool
   private let buffer: UnsafeMutableBufferPointer<UInt8>
   /// The unread octets in `buffer`.
@@ -49,13 +57,19 @@ public struct TraceGap: Sendable {
   /// Opens a file; `-` is standard input.
   public init(path: String) throws(TraceError) {
     let file: FileDescriptor
+    var entryName: String?
     if path == "-" {
       file = .standardInput
     } else {
       do throws(Errno) { file = try .opened(FilePath(text: path), .readOnly) } catch {
-        throw .open(path: path, error)
+        guard let (archive, entry) = Self.parts(of: path),
+          let opened = try? FileDescriptor.opened(FilePath(text: archive), .readOnly)
+        else { throw .open(path: path, error) }
+        file = opened
+        entryName = entry
       }
     }
+    self.entryName = entryName
     self.path = path == "-" ? "standard input" : path
     closes = path != "-"
     input = file
@@ -63,9 +77,44 @@ public struct TraceGap: Sendable {
   }
   deinit {
     if closes { try? input.close() }
-    unpacker?.abandon()
+    for unpacker in unpackers { unpacker.abandon() }
     unsafe buffer.deallocate()
   }
+
+  /// `a.zip:b/c.log`: the archive and the file in it.
+  private static func parts(of path: String) -> (archive: String, entry: String)? {
+    let octets = Array(path.utf8), end = Array(".zip:".utf8)
+    guard octets.count > end.count,
+      let place = (0..<(octets.count - end.count)).first(where: { octets[$0...].starts(with: end) })
+    else { return nil }
+    return (
+      String(decoding: octets[..<(place + 4)], as: UTF8.self),
+      String(decoding: octets[(place + end.count)...], as: UTF8.self)
+    )
+  }
+
+  /// What a reader should know beside the records, a sentence each: what was guessed, and what was passed over.
+  public var remarks: [String] {
+    var remarks = archiveRemark.map { [$0] } ?? []
+    let foreign = parser.foreign
+    if foreign.count > 0, foreign.count < parser.count {
+      remarks.append(
+        """
+        passed over: \(Self.packets(foreign.count)) of an interface that is not Bluetooth's (link type \(foreign.linkType))
+        """)
+    }
+    if parser.packetsWithoutOctets > 0, parser.count > 0 {
+      remarks.append(
+        "passed over: \(Self.packets(parser.packetsWithoutOctets)) whose octets are not in the text; btmon -w keeps them"
+      )
+    }
+    if case .pcap(.user0, _, _) = parser.format {
+      remarks.append("link type 147 is for private use: what its packets are was guessed from their lengths")
+    }
+    return remarks
+  }
+
+  private static func packets(_ count: Int) -> String { count == 1 ? "1 packet" : "\(count) packets" }
 
   /// The format, once the first octets have been read.
   public var format: CaptureFormat? { parser.format }
@@ -84,6 +133,7 @@ public struct TraceGap: Sendable {
         guard let more = try parse(into: &sink, isLast) else { return sink.pause() }
         needed = more
       } catch {
+        if parser.format == nil, try beginSection(error.reason, &isLast, wait) { continue }
         guard resynchronizes, parser.format != nil else {
           sink.pause()
           throw .damaged(path: path, error)
@@ -108,7 +158,11 @@ public struct TraceGap: Sendable {
       case .record(var record):
         let range = record.octets.range
         record.octets = Octets(0, range.count)
-        sink.receive(record, bytes.span.extracting(range))
+        if record.isAssembled {
+          sink.receive(record, parser.assembled.span)
+        } else {
+          sink.receive(record, bytes.span.extracting(range))
+        }
       case .needs(let count): return count
       case .end: return nil
       }
@@ -125,34 +179,106 @@ public struct TraceGap: Sendable {
       start = 0
     }
     while unsafe end < min(needed, buffer.count), !isLast {
-      // The first octets alone show whether gzip has to read the others.
-      let limit = unsafe isBegun ? buffer.count : Unpacker.magic.count
+      // The first octets alone show whether a program has to read the others.
+      let limit = unsafe isBegun ? buffer.count : ZipArchive.magic.count
       let room = unsafe UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(buffer)[end..<limit])
       let count: Int
-      do { count = unsafe try (unpacker?.output ?? input).read(into: room) } catch {
-        throw .read(path: path, error as? Errno ?? .ioError)
-      }
+      do { count = unsafe try source.read(into: room) } catch { throw .read(path: path, error as? Errno ?? .ioError) }
       end += count
       try unpack()
       if count == 0, !wait() {
         isLast = true
-        switch unpacker?.finish() {
-        case 0, nil: break
-        case 127: throw .noGzip(path: path, .noSuchFileOrDirectory)
-        case let status?: throw .unpacking(path: path, status: status)
-        }
+        try finish()
+      }
+    }
+  }
+  private var source: FileDescriptor { unpackers.last?.output ?? input }
+
+  /// At the end: what the programs say of the compressed octets.
+  private mutating func finish() throws(TraceError) {
+    if isSectionDamaged { throw .damagedSection(path: path) }
+    for unpacker in unpackers.reversed() {
+      switch unpacker.finish() {
+      case 0, nil: break
+      case _ where !unpacker.isChecked: break
+      case 127: throw .noGzip(path: path, .noSuchFileOrDirectory)
+      case let status?: throw .unpacking(path: path, status: status)
       }
     }
   }
 
-  /// At the beginning: starts gzip if the file is compressed.
+  /// At the beginning: starts a program if the file is compressed, or an archive.
   private mutating func unpack() throws(TraceError) {
-    let magic = Unpacker.magic
-    guard !isBegun, end == magic.count else { return }
+    let magic = unsafe Array(buffer[..<end])
+    guard !isBegun, magic.count >= ZipArchive.magic.count else { return }
     isBegun = true
-    guard unsafe buffer[..<end].elementsEqual(magic) else { return }
+    let isArchive = magic == ZipArchive.magic
+    if entryName != nil, !isArchive, unpackers.isEmpty { throw .noArchive(path: path) }
+    guard unpackers.count < Self.mostUnpackers, isArchive || magic.starts(with: Unpacker.magic) else { return }
+    if isArchive {
+      try openArchive()
+    } else {
+      do throws(Errno) { unpackers.append(try Unpacker(source, before: magic)) } catch {
+        throw .noGzip(path: path, error)
+      }
+    }
+    // What was unpacked may be compressed itself.
+    isBegun = false
     end = 0
-    do throws(Errno) { unpacker = try Unpacker(input) } catch { throw .noGzip(path: path, error) }
+  }
+  /// Unpacks a file of the archive: the one that is named, or the newest trace.
+  private mutating func openArchive() throws(TraceError) {
+    guard unpackers.isEmpty, let archive = ZipArchive(input) else { throw .unreadableArchive(path: path) }
+    let candidates = archive.candidates
+    guard
+      let entry = entryName.map({ name in archive.entries.first { $0.name == name } }) ?? candidates.first
+    else {
+      let name = entryName.map { String(path.dropLast($0.count + 1)) } ?? path
+      throw .nothingInArchive(path: name, files: archive.entries.map(\.name))
+    }
+    if entryName == nil, candidates.count > 1, entry.kind == .trace {
+      let others = candidates.dropFirst().prefix(8).map { "\(path):\($0.name)" }.joined(separator: ", ")
+      archiveRemark = "of \(candidates.count) traces the newest is read, \(entry.name); the others are \(others)"
+    }
+    do throws(Errno) {
+      guard let unpacker = try archive.unpacker(of: entry, input) else { throw Errno.notSupported }
+      unpackers.append(unpacker)
+    } catch {
+      if error == .notSupported { throw .unreadableArchive(path: path) }
+      throw .noGzip(path: path, error)
+    }
+  }
+  /// Looks for the section of an Android bug report in a text, from what has been read of it on. False: it has none.
+  private mutating func beginSection(
+    _ reason: CaptureError.Reason, _ isLast: inout Bool, _ wait: () -> Bool
+  ) throws(TraceError) -> Bool {
+    var section = BTSnoozSection()
+    switch reason {
+    case .text: break
+    case .unknownFormat:
+      guard let file = BTSnoozSection(file: unsafe Span(_unsafeElements: buffer[start..<end])) else { return false }
+      section = file
+    default: return false
+    }
+    repeat {
+      section.receive(unsafe Span(_unsafeElements: buffer[start..<end]))
+      (start, end) = (0, 0)
+      if !isLast, !section.isEnded { try fill(1, &isLast, wait) }
+    } while end > 0 && !section.isEnded
+    guard section.isBegun else { return false }
+    do throws(Errno) {
+      guard let records = try section.records() else { throw Errno.notSupported }
+      for unpacker in unpackers { unpacker.abandon() }
+      unpackers = [records.unpacker]
+      isSectionDamaged = !records.isWhole
+      parser = CaptureParser(format: .btsnooz(records.version))
+      parser.time = records.start
+    } catch {
+      if error == .notSupported { throw .damagedSection(path: path) }
+      throw .noGzip(path: path, error)
+    }
+    (start, end, isLast) = (0, 0, false)
+    return true
   }
 
   private mutating func skip(_ error: CaptureError, _ isLast: inout Bool, _ wait: () -> Bool) throws(TraceError) {

@@ -43,6 +43,8 @@ public struct TraceLine: Sendable {
   public var meaning: String?
   /// Why the packet, or a part of it, is not valid.
   public var problem: String?
+  /// What the sniffer says of a packet from the air.
+  public var reception: LinkLayerReception?
   /// The layers below, outermost first.
   public var below: [Layer] = []
   /// The PDU of the highest layer.

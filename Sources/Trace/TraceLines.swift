@@ -20,6 +20,8 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
   private var waiting: TraceLine?
   private var pending = PendingHandles()
   private var isDone = false
+  /// Of the connections of a capture from the air that are encrypted.
+  private var encryption: [UInt32: LinkLayerEncryption] = [:]
   /// The time of the first record.
   private var start: Int64?
 
@@ -197,9 +199,24 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
   }
 
   private mutating func linkLayer(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    var line = line(record, .ll, "Link-layer packet", "\(bytes.count) octets")
+    guard case .linkLayer(let reception) = record.content else { return }
+    let address = bytes.count >= 4 ? UInt32(bytes.little16(0)) | UInt32(bytes.little16(2)) << 16 : nil
+    var state = address.flatMap { encryption[$0] } ?? LinkLayerEncryption()
+    let text = LinkLayerText(bytes, reception, record, &state)
+    if let address, state.isOn ? encryption.count < LinkLayerState.mostConnections : encryption[address] != nil {
+      encryption[address] = state.isOn ? state : nil
+    }
+    // A new connection may have the access address of an old one.
+    if let header = LinkLayerHeader(bytes), !reception.isBroken, let connect = ConnectIndication(header, bytes) {
+      encryption[connect.aa] = nil
+    }
+    var line = line(record, .ll, text.name, text.fields)
     line.octets = bytes.array
-    if bytes.count >= 4 { line.connection = UInt32(bytes.little16(0)) | UInt32(bytes.little16(2)) << 16 }
+    line.connection = address
+    line.direction = reception.side
+    line.reception = reception
+    line.problem = text.problem ?? line.problem
+    if let (address, type, data) = text.advertiser { line.meaning = name(address, type, data, bytes) }
     waiting = line
   }
 
@@ -214,7 +231,7 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
 
   public mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
     guard var line = waiting.take() ?? before(record, frame, payload) else { return }
-    line.direction = frame.direction
+    line.direction = frame.direction ?? line.direction
     line.connection = frame.connection
     line.below.append(TraceLine.Layer(name: line.name, fields: line.fields))
     line.octets = payload.array

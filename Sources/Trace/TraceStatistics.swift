@@ -50,7 +50,7 @@ public struct TraceStatistics: TraceSink, Sendable {
     lastTime = max(lastTime ?? record.time, record.time)
     switch record.content {
     case .packet: packet(record, bytes)
-    case .linkLayer(let direction): linkLayer(record, direction, bytes)
+    case .linkLayer(let reception): linkLayer(record, reception, bytes)
     case .monitor(let opcode):
       notes += 1
       // An adapter that is opened or closed has no connections.
@@ -183,22 +183,16 @@ public struct TraceStatistics: TraceSink, Sendable {
 
   // MARK: The air
 
-  private mutating func linkLayer(_ record: CaptureRecord, _ direction: LinkLayerDirection, _ bytes: Span<UInt8>) {
+  private mutating func linkLayer(_ record: CaptureRecord, _ reception: LinkLayerReception, _ bytes: Span<UInt8>) {
     linkLayer += 1
-    guard let header = LinkLayerHeader(bytes) else { return }
+    guard !reception.isBroken, let header = LinkLayerHeader(bytes) else { return }
     if header.isAdvertising {
       guard let connect = ConnectIndication(header, bytes) else { return }
       return close(Link(adapter: record.adapter, connection: connect.aa))
     }
-    guard let place = place(record, header.accessAddress) else { return }
+    guard !reception.isOutsideConnections, let place = place(record, header.accessAddress) else { return }
     connections[place].saw(record.number, record.time)
-    // The Central's side stands where the host's does in a trace of HCI.
-    let side: HCIDirection? =
-      switch direction {
-      case .central: .fromHost
-      case .peripheral: .fromController
-      case .unknown: nil
-      }
+    let side = reception.side
     connections[place].packets[side].add(Int(header.length))
     // Without sides the sequence numbers of two senders are one series.
     guard side != nil else { return }

@@ -32,6 +32,42 @@ import Testing
     }
   }
 
+  /// Link type 256: the radio channel 12 has channel index 38 (Vol 6, Part B, §1.4.1), 0xC4 is −60 dBm; flags: dewhitened,
+  /// signal valid, CRC checked, and right in the first. An ADV_IND each.
+  @Test func packetsFromTheAir() async throws {
+    try await withFolder { folder in
+      func record(_ flags: UInt8) -> [UInt8] {
+        octets("00 00 00 00 00 00 00 00 19 00 00 00 19 00 00 00 0C C4 00 00 00 00 00 00 03") + [flags]
+          + octets("D6 BE 89 8E 40 06 F5 F4 F3 F2 F1 F0 00 00 00")
+      }
+      let header = octets("D4 C3 B2 A1 02 00 04 00 00 00 00 00 00 00 00 00 FF FF 00 00 00 01 00 00")
+      let path = folder.appending(path: "air.pcap").path
+      try Data(header + record(0x0C) + record(0x04)).write(to: URL(filePath: path))
+      let objects = try await Tool("trace", "show", "--json", path).end().objects()
+      #expect(objects.map { $0["name"] as? String } == ["ADV_IND", "Link-layer packet"])
+      #expect(objects.map { $0["rssi"] as? Int } == [-60, -60] && objects.map { $0["channel"] as? Int } == [38, 38])
+      #expect(objects.map { $0["crc"] as? Bool } == [true, false])
+      let shown = try await Tool("trace", "show", path).end()
+      #expect(shown.lines[0].contains("RSSI: -60 dBm, Channel: 38") && shown.lines[1].contains("! the CRC is wrong"))
+      let watched = try await Tool("watch", "--trace", path, "--speed", "max").end()
+      #expect(watched.output.contains("F0:F1:F2:F3:F4:F5") && watched.output.contains(" -60 "))
+      #expect(watched.output.contains("1 device "))
+    }
+  }
+  /// What is no trace gets one sentence with what to do, and none about damage.
+  @Test func whatPeopleHandInByMistake() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "btmon.txt").path
+      try Data("Bluetooth monitor ver 5.66\n> HCI Event: Command Complete (0x0e) plen 4  #1 [hci0] 0.1\n".utf8)
+        .write(to: URL(filePath: path))
+      let end = try await Tool("trace", "show", path).end()
+      #expect(end.status == 1 && end.errors.contains("btmon -w") && !end.errors.contains("--resync"))
+      let etl = folder.appending(path: "trace.etl").path
+      try Data(repeating: 0, count: 300).write(to: URL(filePath: etl))
+      #expect(try await Tool("trace", "show", etl).end().errors.contains("BTETLParse"))
+    }
+  }
+
   /// A line is as long as the terminal is wide, also while the pager has standard output.
   @Test(arguments: [("cat -", 150), ("cat -", 120), ("cat -", 60), ("cat", 100)]) func widthOfTheTerminal(
     _ pager: String, _ columns: Int

@@ -157,7 +157,8 @@ import Testing
     ].enumerated() {
       let octets: [UInt8] = [0x78, 0x56, 0x34, 0x12, header, 0, 1, 2, 3]
       let record = CaptureRecord(
-        number: number + 1, time: Int64(number), content: .linkLayer(side), octets: Octets(0, octets.count))
+        number: number + 1, time: Int64(number), content: .linkLayer(LinkLayerReception(side)),
+        octets: Octets(0, octets.count))
       sink.receive(record, octets.span)
     }
     let link = sink.sink.connections[0]

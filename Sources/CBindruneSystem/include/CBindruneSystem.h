@@ -90,6 +90,8 @@ void bindrune_end_by_signal(int number);
 /// thread starts in between. Nothing else makes descriptors. −1: errno.
 int bindrune_open(const char *path, int flags, int mode);
 int bindrune_pipe(int ends[2]);
+/// A file in memory, without a path; `name` is shown by /proc.
+int bindrune_memory_file(const char *name);
 /// `type`: SOCK_STREAM …, with SOCK_NONBLOCK or without.
 int bindrune_socket(int family, int type, int protocol);
 /// `flags`: SOCK_NONBLOCK, or 0.

@@ -25,17 +25,16 @@ struct TraceOptions: ParsableArguments {
     do throws(TraceError) { file = try TraceFile(path: path) } catch { throw Failure(error.description) }
     file.resynchronizes = resync
     do throws(TraceError) { try file.read(into: &sink, waiting: wait) } catch {
-      if isFound, case .damaged(_, let damage) = error, damage.reason == .unknownFormat || damage.reason == .empty {
-        throw NotATrace()
-      }
+      if isFound, error.isNoTrace { throw NotATrace() }
       var words = error.description
-      if case .damaged(_, let damage) = error, damage.offset > 0, !resync {
+      if case .damaged(_, let damage) = error, damage.offset > 0, !resync, !error.isNoTrace {
         // A file that ends within a record was cut, usually.
         let isCut = if case .truncated = damage.reason { true } else { false }
         words += isCut ? " If its length is wrong, --resync continues behind it." : " --resync continues behind it."
       }
       throw Failure(words)
     }
+    for remark in file.remarks { warn("\(file.path): \(remark).") }
     for gap in file.gaps {
       warn("\(file.path): \(gap.count) octets were skipped at octet \(gap.error.offset): \(gap.error).")
     }

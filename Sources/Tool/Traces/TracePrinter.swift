@@ -50,6 +50,8 @@ struct TracePrinter: TraceLineSink {
     if let meaning = line.meaning { words.append((meaning.printable(limit: 80), .green)) }
     if let problem = line.problem { words.append(("! " + problem, .red)) }
     if !isVerbose, !line.fields.isEmpty { words.append((line.fields, .dim)) }
+    // A packet of the link layer has it in its fields.
+    if line.layer != .ll, let rssi = line.reception?.rssi { words.append(("RSSI: \(rssi) dBm", .dim)) }
     // A terminal shows a packet in one line; in a pipe nothing is cut.
     var room = width.map { isVerbose ? Int.max : max(20, $0 - 37 - (line.adapter > 0 ? 5 : 0)) } ?? Int.max
     var shown: [String] = []
@@ -64,9 +66,8 @@ struct TracePrinter: TraceLineSink {
   private mutating func describeLayers(_ line: TraceLine) {
     let margin = String(repeating: " ", count: 24)
     for (depth, layer) in line.below.enumerated() {
-      text +=
-        margin + String(repeating: "  ", count: depth) + layer.name.padded(9) + Console.styled(layer.fields, .dim)
-        + "\n"
+      let name = (layer.name + " ").padded(9)
+      text += margin + String(repeating: "  ", count: depth) + name + Console.styled(layer.fields, .dim) + "\n"
     }
     let indent = margin + String(repeating: "  ", count: line.below.count)
     if !line.fields.isEmpty { text += indent + Console.styled(line.fields, .dim) + "\n" }
@@ -104,6 +105,11 @@ struct TracePrinter: TraceLineSink {
     object.add("meaning", line.meaning)
     object.add("problem", line.problem)
     object.add("octets", hexText(line.octets).lowercased())
+    if let reception = line.reception {
+      object.add("rssi", reception.rssi.map { Int($0) })
+      object.add("channel", reception.channel.map { Int($0) })
+      object.add("crc", reception.isCRCValid)
+    }
     if isVerbose {
       object.add(
         "below",

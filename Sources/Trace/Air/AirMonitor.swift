@@ -210,17 +210,21 @@ public struct AirMonitor: TraceSink {
   /// Advertising PDUs. Vol 6, Part B, §2.3.
   private mutating func linkLayer(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     count(.linkLayer)
+    guard case .linkLayer(let reception) = record.content, !reception.isBroken else { return }
+    let rssi = reception.rssi ?? 127
     guard let header = LinkLayerHeader(bytes), header.isAdvertising, let payload = header.payload(in: bytes) else {
       return
     }
     switch header.pduType {
-    case .advInd, .advDirectInd, .advNonconnInd, .scanRsp, .advScanInd:
-      guard
-        let advertising = try? WireDecoder.decode(
-          AdvertisingPayload.self, bytes, from: payload.lowerBound, to: payload.upperBound)
-      else { return }
-      let data = header.pduType == .advDirectInd ? Octets() : advertising.advData
-      heard(advertising.advA, header.txAdd ? .random : .public, rssi: 127, data, bytes)
+    case .advInd, .advNonconnInd, .scanRsp, .advScanInd:
+      guard let found = AdvertisingPayload(bytes, at: payload) else { return }
+      heard(found.advA, header.txAdd ? .random : .public, rssi: rssi, found.advData, bytes)
+    case .advDirectInd:
+      guard let found = DirectedPayload(bytes, at: payload) else { return }
+      heard(found.advA, header.txAdd ? .random : .public, rssi: rssi, Octets(), bytes)
+    case .extended:
+      guard let found = ExtendedPayload(bytes, at: payload), found.hasAdvA else { return }
+      heard(found.advA, header.txAdd ? .random : .public, rssi: rssi, found.advData, bytes)
     case .connectInd:
       guard let connect = ConnectIndication(header, bytes) else { return }
       var link = AirLink(adapter: record.adapter, connection: connect.aa)

@@ -10,9 +10,13 @@ struct AdvertisingPDUType: OpenNumber {
   static var advInd: Self { Self(rawValue: 0) }
   static var advDirectInd: Self { Self(rawValue: 1) }
   static var advNonconnInd: Self { Self(rawValue: 2) }
+  static var scanReq: Self { Self(rawValue: 3) }
   static var scanRsp: Self { Self(rawValue: 4) }
   static var connectInd: Self { Self(rawValue: 5) }
   static var advScanInd: Self { Self(rawValue: 6) }
+  /// Every PDU of extended advertising but the requests: their Extended Header tells them apart, in part.
+  static var extended: Self { Self(rawValue: 7) }
+  static var auxConnectRsp: Self { Self(rawValue: 8) }
 }
 
 /// What a data physical channel PDU carries. Vol 6, Part B, §2.4.
@@ -67,6 +71,12 @@ struct LinkLayerHeader: WireRecord {
   }
   /// Nil: the packet was cut within its header.
   init?(_ packet: Span<UInt8>) { self.init(packet, at: 0..<Self.count) }
+  /// Reads the header of an advertising PDU whose access address is another one.
+  mutating func takeAdvertising(_ packet: Span<UInt8>) {
+    guard !isAdvertising, packet.count >= Self.count else { return }
+    pduType = AdvertisingPDUType(rawValue: packet[4] & 0x0F)
+    (chSel, txAdd, rxAdd) = (packet[4] >> 5 & 1, packet[4] & 0x40 != 0, packet[4] & 0x80 != 0)
+  }
   var isAdvertising: Bool { accessAddress == Self.advertising }
   /// The place of the payload, if `packet` has all of it.
   func payload(in packet: Span<UInt8>) -> Range<Int>? {
@@ -75,14 +85,87 @@ struct LinkLayerHeader: WireRecord {
   }
 }
 
-/// The payload of ADV_IND, ADV_NONCONN_IND, SCAN_RSP and ADV_SCAN_IND; of ADV_DIRECT_IND with TargetA in the place of
-/// the data. Vol 6, Part B, §2.3.1, §2.3.2.2.
+/// The payload of ADV_IND, ADV_NONCONN_IND, SCAN_RSP and ADV_SCAN_IND. Vol 6, Part B, §2.3.1, §2.3.2.2.
 struct AdvertisingPayload: WireRecord {
   var advA = DeviceAddress()
   var advData = Octets()
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("AdvA", &advA)
+    try visit.octets("AdvData", &advData)
+  }
+}
+
+/// The payload of ADV_DIRECT_IND. Vol 6, Part B, §2.3.1.2.
+struct DirectedPayload: WireRecord {
+  var advA = DeviceAddress(), targetA = DeviceAddress()
+  init() {}
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("AdvA", &advA)
+    try visit.value("TargetA", &targetA)
+  }
+}
+
+/// The payload of SCAN_REQ and AUX_SCAN_REQ. Vol 6, Part B, §2.3.2.1.
+struct ScanRequestPayload: WireRecord {
+  var scanA = DeviceAddress(), advA = DeviceAddress()
+  init() {}
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("ScanA", &scanA)
+    try visit.value("AdvA", &advA)
+  }
+}
+
+/// The Common Extended Advertising Payload. Vol 6, Part B, §2.3.4.
+struct ExtendedPayload: WireRecord {
+  var extendedHeaderLength: UInt8 = 0, advMode: UInt8 = 0
+  /// Bits 0 to 6: which of the fields below are present.
+  var extendedHeaderFlags: UInt8 = 0
+  var advA = DeviceAddress(), targetA = DeviceAddress()
+  var cteInfo: UInt8 = 0
+  var did: UInt16 = 0
+  var sid: UInt8 = 0
+  var channelIndex: UInt8 = 0, ca: UInt8 = 0, offsetUnits: UInt8 = 0
+  var auxOffset: UInt16 = 0
+  var auxPHY: UInt8 = 0
+  var syncInfo = Octets()
+  var txPower: Int8 = 0
+  /// Additional Controller Advertising Data.
+  var acad = Octets()
+  var advData = Octets()
+  init() {}
+  var hasAdvA: Bool { extendedHeaderFlags & 0x01 != 0 }
+  var hasAuxPtr: Bool { extendedHeaderFlags & 0x10 != 0 }
+
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.bits("Extended Header Length", &extendedHeaderLength, 6)
+    try visit.bits("AdvMode", &advMode, 2)
+    var left = Int(extendedHeaderLength)
+    if left > 0 {
+      try visit.value("Extended Header Flags", &extendedHeaderFlags)
+      // The lengths of the fields, by their flags' bits.
+      left = [6, 6, 1, 2, 3, 18, 1].enumerated().reduce(left - 1) { left, field in
+        extendedHeaderFlags >> UInt8(field.offset) & 1 == 1 ? left - field.element : left
+      }
+      guard left >= 0 else { throw .invalid("Extended Header Length", UInt64(extendedHeaderLength)) }
+    }
+    if hasAdvA { try visit.value("AdvA", &advA) }
+    if extendedHeaderFlags & 0x02 != 0 { try visit.value("TargetA", &targetA) }
+    if extendedHeaderFlags & 0x04 != 0 { try visit.value("CTEInfo", &cteInfo) }
+    if extendedHeaderFlags & 0x08 != 0 {
+      try visit.bits("Advertising DID", &did, 12)
+      try visit.bits("SID", &sid, 4)
+    }
+    if hasAuxPtr {
+      try visit.bits("Channel Index", &channelIndex, 6)
+      try visit.bits("CA", &ca, 1)
+      try visit.bits("Offset Units", &offsetUnits, 1)
+      try visit.bits("AUX Offset", &auxOffset, 13)
+      try visit.bits("AUX PHY", &auxPHY, 3)
+    }
+    if extendedHeaderFlags & 0x20 != 0 { try visit.octets("SyncInfo", &syncInfo, .exactly(18)) }
+    if extendedHeaderFlags & 0x40 != 0 { try visit.value("TxPower", &txPower) }
+    if left > 0 { try visit.octets("ACAD", &acad, .exactly(left)) }
     try visit.octets("AdvData", &advData)
   }
 }
