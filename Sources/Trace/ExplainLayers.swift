@@ -6,9 +6,10 @@ import BindruneL2CAP
 import BindruneSMP
 
 extension Explanation {
-  /// The explanation of `octets`, at most 65,535 of them (traps otherwise). Without `form` the first of
-  /// `Form.allCases` that fits is taken, and ``alternatives`` has the others; if none fits, the one that the first
-  /// octet suggests.
+  /// The explanation of `octets`, at most 65,535 of them (traps otherwise). Without `form`, octets that begin with the
+  /// header of an HCI packet of their length are one, also where its parameters are wrong. Of others the first of
+  /// `Form.allCases` that fits is taken; if none fits, the one that the first octet suggests. ``alternatives`` has the
+  /// other forms that fit.
   public init(of octets: [UInt8], as form: Form? = nil) {
     precondition(octets.count <= 0xFFFF, "no packet is longer")
     if let form {
@@ -17,8 +18,25 @@ extension Explanation {
     }
     let sound = Form.allCases.filter { Explanation.suggests($0, octets) }.map { Explanation(octets, $0) }
       .filter(\.isSound)
-    self = sound.first ?? Explanation(octets, Explanation.guess(octets))
-    alternatives = sound.dropFirst().map(\.form)
+    let isPacket = Explanation.statesItsLength(octets)
+    self = isPacket ? Explanation(octets, .hci) : sound.first ?? Explanation(octets, Explanation.guess(octets))
+    alternatives = sound.map(\.form).filter { $0 != self.form }
+    isGuess = !isPacket
+  }
+  /// True if `octets` begin with the header of an HCI packet, and it states as many octets as there are.
+  private static func statesItsLength(_ octets: [UInt8]) -> Bool {
+    func number(_ at: Int, _ width: Int) -> Int { (0..<width).reduce(0) { $0 | Int(octets[at + $1]) << (8 * $1) } }
+    let (place, width) =
+      switch octets.first.flatMap(HCIPacketType.init(rawValue:)) {
+      case .command, .synchronous: (3, 1)
+      case .event: (2, 1)
+      case .acl, .iso: (3, 2)
+      case nil: (octets.count, 0)
+      }
+    guard octets.count >= place + width, width > 0 else { return false }
+    // Two bits of ISO's length are reserved.
+    let stated = octets[0] == HCIPacketType.iso.rawValue ? number(place, width) & 0x3FFF : number(place, width)
+    return octets.count == place + width + stated
   }
   private init(_ octets: [UInt8], _ form: Form) {
     self.octets = octets

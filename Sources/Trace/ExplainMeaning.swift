@@ -106,8 +106,9 @@ extension ExplainRecorder {
   // MARK: Advertising data
 
   /// The AD structures from `at` to `end`. Vol 3, Part C, §11. A fault ends them and is noted, and the fields behind
-  /// them continue: their place does not depend on it.
-  mutating func structures() {
+  /// them continue: their place does not depend on it. In a packet (`isPart`) the end may cut a structure, whose rest
+  /// another packet has: that is for the rules to judge.
+  mutating func structures(isPart: Bool = false) {
     while at < end {
       let length = Int(packet[at])
       if length == 0 {
@@ -118,9 +119,11 @@ extension ExplainRecorder {
       }
       guard at + 1 + length <= end else {
         let left = end - at - 1
-        add(.wrong, "", "not understood", octets: end - at)
-        return problem(
-          "The AD structure states \(octetCount(length)); available: \(left). Other fragments may have them.")
+        add(.field, "Length", octetCount(length), octets: 1)
+        if at < end { add(.field, "AD Type", meaning(of: ADType(rawValue: packet[at])), octets: 1) }
+        if at < end { add(.wrong, "", "not understood", octets: end - at) }
+        let words = "The AD structure states \(octetCount(length)); available: \(left)."
+        return isPart ? note(words + " Other fragments may have them.") : problem(words)
       }
       add(.field, "Length", octetCount(length), octets: 1)
       let type = ADType(rawValue: packet[at])

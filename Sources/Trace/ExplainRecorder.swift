@@ -137,7 +137,7 @@ struct ExplainRecorder: FieldVisitor {
     if advertises, "\(label)" == "Data" || "\(label)".hasSuffix("ing_Data") || "\(label)".hasSuffix("Response_Data") {
       let outer = end
       end = at + count
-      structures()
+      structures(isPart: true)
       end = outer
     } else {
       add(.field, label, octetCount(count), octets: count)
@@ -231,6 +231,9 @@ struct ExplainRecorder: FieldVisitor {
   }
   mutating func problem(_ text: String) {
     rows.append(Explanation.Row(kind: .problem, bit: 8 * at, width: 0, label: "", text: text))
+  }
+  mutating func note(_ text: String) {
+    rows.append(Explanation.Row(kind: .note, bit: 8 * at, width: 0, label: "", text: text))
   }
   private func sentence(_ error: WireError) -> String {
     let field = error.field.utf8CodeUnitCount == 0 ? "The message" : "\(error.field)"

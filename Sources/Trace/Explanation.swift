@@ -36,6 +36,8 @@ public struct Explanation: Sendable, Equatable {
       case wrong
       /// What is wrong.
       case problem
+      /// What was not understood, although it breaks no rule.
+      case note
     }
     public var kind: Kind
     /// Offset from the beginning of the packet, in bits. Bit 0 of an octet is its least significant one.
@@ -55,6 +57,8 @@ public struct Explanation: Sendable, Equatable {
   public let form: Form
   /// Other forms that the octets could have.
   public internal(set) var alternatives: [Form] = []
+  /// True if nobody named the form, and octets of another form could look like these: no header states their length.
+  public internal(set) var isGuess = false
   public internal(set) var rows: [Row] = []
   /// True if no part of the packet is wrong.
   public var isSound: Bool { !rows.contains { $0.kind == .problem } }
@@ -85,9 +89,10 @@ extension Explanation {
       let gap = String(repeating: " ", count: max(2, room))
       if room < 2 { return [Line(kind: .layer, text: row.label), Line(kind: .layer, text: "  " + row.text)] }
       return [Line(kind: .layer, text: row.text.isEmpty ? row.label : row.label + gap + row.text)]
-    case .entry, .problem:
+    case .entry, .problem, .note:
       let lead = row.kind == .problem ? "      ^^ " : "      -- "
-      return Self.wrap(row.label + row.text, Self.width - 9).enumerated().map {
+      let words = row.label.isEmpty || row.text.isEmpty ? row.label + row.text : row.label + ": " + row.text
+      return Self.wrap(words, Self.width - 9).enumerated().map {
         Line(kind: row.kind, text: ($0.offset == 0 ? lead : "         ") + $0.element)
       }
     case .field, .bits, .flag, .wrong:
