@@ -45,13 +45,30 @@ public struct Explanation: Sendable, Equatable {
     /// Width in bits.
     public var width: Int
     /// The Specification's name of the field.
-    public var label: String
+    public var label: String {
+      get { ownLabel ?? name.description }
+      set { ownLabel = newValue }
+    }
+    /// The label, where a declaration has it.
+    private(set) var name: StaticString = ""
+    private var ownLabel: String?
     /// The value, with its unit and meaning.
     public var text: String
     /// The UUID that the field holds, so that a caller can name it.
     public var uuid: String?
     /// True for the rows that partition the octets.
     public var isLeaf: Bool { kind == .field || kind == .bits || kind == .wrong }
+
+    init(kind: Kind, bit: Int, width: Int, label: String, text: String) {
+      (self.kind, self.bit, self.width, ownLabel, self.text) = (kind, bit, width, label, text)
+    }
+    init(kind: Kind, bit: Int, width: Int, name: StaticString, text: String) {
+      (self.kind, self.bit, self.width, self.name, self.text) = (kind, bit, width, name, text)
+    }
+    public static func == (one: Row, other: Row) -> Bool {
+      one.kind == other.kind && one.bit == other.bit && one.width == other.width && one.label == other.label
+        && one.text == other.text && one.uuid == other.uuid
+    }
   }
   public let octets: [UInt8]
   public let form: Form
