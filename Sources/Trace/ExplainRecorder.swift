@@ -31,7 +31,8 @@ struct ExplainRecorder: FieldVisitor {
   }
 
   mutating func layer(_ name: StaticString, _ section: StaticString) {
-    advertises = name.contains("dvertising") || name.contains("Scan_Response")
+    advertises =
+      name.begins(with: "HCI_LE") && (name.contains("dvertising") || name.contains("Scan_Response"))
     rows.append(
       Explanation.Row(kind: .layer, bit: 8 * at, width: 0, name: name, text: draws ? section.description : ""))
   }
@@ -274,6 +275,9 @@ struct ExplainRecorder: FieldVisitor {
 extension StaticString {
   func isEqual(to other: StaticString) -> Bool {
     utf8CodeUnitCount == other.utf8CodeUnitCount && contains(other)
+  }
+  func begins(with part: StaticString) -> Bool {
+    withUTF8Buffer { all in part.withUTF8Buffer { unsafe all.starts(with: $0) } }
   }
   func contains(_ part: StaticString) -> Bool {
     withUTF8Buffer { all in

@@ -98,6 +98,7 @@ public struct ScrubProver: ~Copyable {
     if !isSame, found.changedRecords.count < ScrubProof.mostExceptions { found.changedRecords.append(one.number) }
   }
   private mutating func compareFindings() {
+    if checker.sink.findings.isEmpty, other.sink.findings.isEmpty { return }
     for (found, step) in [(checker.sink.takeFindings(), 1), (other.sink.takeFindings(), -1)] {
       for finding in found {
         let text = "record \(finding.number) \(finding.rule.id) \(finding.party.rawValue)"

@@ -7,7 +7,7 @@ import BindruneWire
 struct ScrubReplacements {
   private let secret: SecurityKey
   /// For what depends on the octets before it.
-  private let chain: AES128
+  private let chain: OctetChain
   /// Names that are remembered.
   private static var mostNames: Int { 16_384 }
   /// Whole fields with names, with the zeros behind them.
@@ -29,7 +29,9 @@ struct ScrubReplacements {
   /// `random`: values that were ever seen as random addresses; `found`: all addresses.
   init(seed: UInt128, identities: [UInt128], random: Set<UInt64>, found: Set<UInt64>) {
     secret = SecurityKey(seed)
-    chain = AES128(key: seed ^ UInt128(0x5C) << 120)
+    var code = AESCMAC(key: secret)
+    code.update([UInt8(7)].span)
+    chain = OctetChain(key: code.finalize())
     self.random = random
     originals = found
     for original in identities where original != 0 && !self.identities.contains(where: { $0.original == original }) {
@@ -88,7 +90,9 @@ struct ScrubReplacements {
       }
       if isRandom, kind != 0b10, !hasNoChance, !DeviceAddress(value).isValidRandom { continue }
       // An address that no key resolved must stay so.
-      if kind == 0b01, identity == nil, !hasNoChance, identities.contains(where: { Self.resolves($0.newKey, value) }) { continue }
+      if kind == 0b01, identity == nil, !hasNoChance, identities.contains(where: { Self.resolves($0.newKey, value) }) {
+        continue
+      }
       used.insert(value)
       addresses[original] = value
       return value
@@ -183,17 +187,59 @@ struct ScrubReplacements {
   private func chained(
     _ original: [UInt8], _ prefix: [UInt8], _ replace: (UInt8, UInt8, UInt8) -> UInt8
   ) -> [UInt8] {
-    var state = chain.encrypt(7)
-    func octet() -> UInt8 { UInt8(truncatingIfNeeded: state >> 64) }
-    var new: [UInt8] = []
+    var state = chain, new: [UInt8] = []
     new.reserveCapacity(original.count)
-    for (index, own) in (prefix + original).enumerated() {
-      let before = octet()
-      state = chain.encrypt(state ^ UInt128(own))
-      let replacement = replace(own, before, octet())
-      if index >= prefix.count { new.append(replacement) }
+    for octet in prefix {
+      state.add(octet)
+      // What stands before decides where a text is.
+      _ = replace(octet, 0, 0)
+    }
+    for octet in original {
+      let before = state.chance
+      state.add(octet)
+      new.append(replace(octet, before, state.chance))
     }
     return new
+  }
+}
+
+/// A number that depends on a key and on every octet so far: SipHash-2-4 of them, each a word of the message. A value has
+/// a number for each of its octets, for which AES would take too long. Aumasson and Bernstein, 2012.
+private struct OctetChain {
+  private var v0: UInt64, v1: UInt64, v2: UInt64, v3: UInt64
+
+  init(key: UInt128) {
+    let (low, high) = (UInt64(truncatingIfNeeded: key), UInt64(truncatingIfNeeded: key >> 64))
+    (v0, v1) = (low ^ 0x736F_6D65_7073_6575, high ^ 0x646F_7261_6E64_6F6D)
+    (v2, v3) = (low ^ 0x6C79_6765_6E65_7261, high ^ 0x7465_6462_7974_6573)
+  }
+  mutating func add(_ octet: UInt8) {
+    v3 ^= UInt64(octet)
+    round()
+    round()
+    v0 ^= UInt64(octet)
+  }
+  var chance: UInt8 {
+    var copy = self
+    copy.v2 ^= 0xFF
+    for _ in 0..<4 { copy.round() }
+    return UInt8(truncatingIfNeeded: copy.v0 ^ copy.v1 ^ copy.v2 ^ copy.v3)
+  }
+  private mutating func round() {
+    v0 = v0 &+ v1
+    v2 = v2 &+ v3
+    v1 = v1 << 13 | v1 >> 51
+    v3 = v3 << 16 | v3 >> 48
+    v1 ^= v0
+    v3 ^= v2
+    v0 = v0 << 32 | v0 >> 32
+    v2 = v2 &+ v1
+    v0 = v0 &+ v3
+    v1 = v1 << 17 | v1 >> 47
+    v3 = v3 << 21 | v3 >> 43
+    v1 ^= v2
+    v3 ^= v0
+    v2 = v2 << 32 | v2 >> 32
   }
 }
 

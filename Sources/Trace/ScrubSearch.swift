@@ -169,7 +169,8 @@ struct ScrubSearch {
       func end() {
         if places.count >= Self.shortestName {
           let text = places.map { octets[$0] }
-          for found in find(in: text, isOpen: true) where found.what == .names && places[found.range].allSatisfy(isOpen) {
+          for found in find(in: text, isOpen: true) where found.what == .names && places[found.range].allSatisfy(isOpen)
+          {
             for (index, octet) in zip(found.range, found.replacement) { change(places[index], octet) }
             count(Array(places[found.range]), found.what)
           }

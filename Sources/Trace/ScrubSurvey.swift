@@ -50,6 +50,8 @@ struct ScrubSurvey: TraceSink {
     var confirm: (record: Int, value: UInt128)?
   }
   private var pairings: [Side: Pairing] = [:]
+  /// Devices of which the last report had a part of their data.
+  private var partial: Set<UInt64> = []
   private struct Bearer: Hashable { var side: Side, number: ChannelID? }
   /// The K-frames since the last PDU of an enhanced bearer.
   private var segments: [Bearer: ScrubPlace] = [:]
@@ -81,12 +83,14 @@ struct ScrubSurvey: TraceSink {
   }
   /// The fields that were found since the last call.
   mutating func takeFields() -> [ScrubField] {
-    defer { fields.removeAll(keepingCapacity: true) }
+    if fields.isEmpty { return [] }
+    defer { fields = [] }
     return fields
   }
   /// The frames in more than one record that were found since the last call.
   mutating func takeScattered() -> [ScrubPlace] {
-    defer { scattered.removeAll() }
+    if scattered.isEmpty { return [] }
+    defer { scattered = [] }
     return scattered
   }
   /// After a record: takes the entries that wait for nothing, in their order.
@@ -184,15 +188,13 @@ struct ScrubSurvey: TraceSink {
       guard bytes.count > 0 else { return }
       switch HCIPacketType(rawValue: bytes[0]) {
       case .acl: fragment(record, bytes, number)
-      case .command:
-        for field in finder.find(in: entry.octets, as: .hci) {
-          self.field(field, of: place(0..<bytes.count), header: 4)
+      case .command, .event:
+        if bytes[0] == HCIPacketType.event.rawValue { link(record, bytes) }
+        let header = ScrubEntry.headerCount(of: entry.octets, .packet), later = laterPart(record, bytes)
+        for field in finder.find(in: entry.octets, as: .hci) where field.range.upperBound <= later ?? .max {
+          self.field(field, of: place(0..<bytes.count), header: header)
         }
-      case .event:
-        link(record, bytes)
-        for field in finder.find(in: entry.octets, as: .hci) {
-          self.field(field, of: place(0..<bytes.count), header: 3)
-        }
+        if let later { unknown("later parts of advertising data", place(later..<bytes.count)) }
       // Packet type, handle and length.
       case .synchronous: unknown("synchronous data, mostly audio", place(min(4, bytes.count)..<bytes.count))
       case .iso: unknown("isochronous data", place(min(5, bytes.count)..<bytes.count))
@@ -228,6 +230,24 @@ struct ScrubSurvey: TraceSink {
       if isAddress { add(.address(isRandom: nil), "text", ScrubPlace(place.first.record, at..<at + 17)) }
       at += isAddress ? 17 : 1
     }
+  }
+  /// Where a part of advertising data begins that is not the first: an AD structure may begin anywhere in it. Vol 4, Part
+  /// E, §7.8.54, §7.8.55, §7.7.65.13.
+  private mutating func laterPart(_ record: CaptureRecord, _ bytes: Span<UInt8>) -> Int? {
+    if bytes[0] == HCIPacketType.command.rawValue {
+      guard bytes.count > 8 else { return nil }
+      let opcode = bytes.little16(1)
+      // Operation: an intermediate fragment, or the last one.
+      let isLater = (opcode == 0x2037 || opcode == 0x2038) && (bytes[5] == 0 || bytes[5] == 2)
+      return isLater ? 8 : nil
+    }
+    // One report, as those that are divided are.
+    guard bytes.count > 29, bytes[1] == 0x3E, bytes[3] == 0x0D, bytes[4] == 1 else { return nil }
+    let address = (8..<14).reduce(UInt64(record.adapter) << 48) { $0 ^ UInt64(bytes[$1]) << UInt64(8 * ($1 - 8)) }
+    let device = address ^ UInt64(bytes[16]) << 56, isLater = partial.remove(device) != nil
+    // Data_Status: more data to come.
+    if bytes[5] >> 5 & 3 == 1, partial.count < 4_096 { partial.insert(device) }
+    return isLater ? 29 : nil
   }
   /// Which connections are not LE's. Vol 4, Part E, §7.7.3, §7.7.5, §7.7.65.1.
   private mutating func link(_ record: CaptureRecord, _ bytes: Span<UInt8>) {

@@ -145,7 +145,7 @@ struct SensitiveFinder {
         label = "vendor packets"
       } else if isEvent, octets[1] == 0x0E {
         // The status.
-        range = range.dropFirst().isEmpty ? range.upperBound..<range.upperBound : range.lowerBound + 1..<range.upperBound
+        range = range.lowerBound + 1..<range.upperBound
       }
     } else if form == .signaling {
       // Echo, and what is no command. The others of BR/EDR have numbers only: Vol 3, Part A, §4.

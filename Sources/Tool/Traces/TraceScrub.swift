@@ -37,7 +37,8 @@ struct TraceScrub: AsyncParsableCommand {
   var format: CaptureWriter.Format?
   @Flag(help: "Also replace values of characteristics, and manufacturer and service data.")
   var values = false
-  @Flag(help: "Keep what nothing declares, but for the addresses, keys and names in it; look at it before you share it.")
+  @Flag(
+    help: "Keep what nothing declares, but for the addresses, keys and names in it; look at it before you share it.")
   var keepUnknown = false
   @Option(help: ArgumentHelp("Make the same replacements in another run; keep the number secret.", valueName: "number"))
   var seed: UInt64?
@@ -293,7 +294,7 @@ private struct RecordBatch: CaptureSink {
     seen += 1
     var ignored: [UInt8] = []
     if writer?.append(record, bytes, to: &ignored) == false { return }
-    records.append((record, bytes.indices.map { bytes[$0] }))
+    records.append((record, unsafe bytes.withUnsafeBufferPointer { unsafe Array($0) }))
   }
   var wantsMore: Bool { (writer == nil ? records.count : seen) < most }
 }
