@@ -33,7 +33,8 @@ struct BindruneCommand: AsyncParsableCommand {
     Console.reserveStreams()
     let work = Task { () -> Outcome in
       var command: any ParsableCommand
-      do { command = try parseAsRoot() } catch { return .notBegun(error) }
+      let arguments = Explain.separated(Array(CommandLine.arguments.dropFirst()))
+      do { command = try parseAsRoot(arguments) } catch { return .notBegun(error) }
       let awaitsReader = !(command is any EventReporter)
       do {
         if var command = command as? any AsyncParsableCommand { try await command.run() } else { try command.run() }

@@ -7,7 +7,7 @@ public struct CapturedTrace: CaptureSink, Sendable {
   public static var mostOctets: Int { 1 << 30 }
   /// Their octets are ranges of ``storage``.
   public private(set) var records: [CaptureRecord] = []
-  public internal(set) var storage: [UInt8] = []
+  public private(set) var storage: [UInt8] = []
   /// True if the trace has more than ``mostOctets``: what followed was left out.
   public private(set) var isTooLarge = false
 
@@ -24,12 +24,6 @@ public struct CapturedTrace: CaptureSink, Sendable {
   }
   public var wantsMore: Bool { !isTooLarge }
 
-  /// The same records with these octets, of the same number.
-  func with(_ storage: [UInt8]) -> CapturedTrace {
-    var copy = self
-    copy.storage = storage
-    return copy
-  }
   public func octets(of record: CaptureRecord) -> [UInt8] { Array(storage[record.octets.range]) }
   /// Passes all records to `sink`.
   public func read(into sink: inout some CaptureSink & ~Copyable) {
@@ -40,14 +34,5 @@ public struct CapturedTrace: CaptureSink, Sendable {
       sink.receive(shown, all.extracting(record.octets.range))
     }
     sink.pause()
-  }
-}
-extension CapturedTrace {
-  /// The records with these numbers, numbered anew: as a file that holds only them.
-  public func keeping(_ numbers: Set<Int>) -> CapturedTrace {
-    var copy = self
-    copy.records.removeAll { !numbers.contains($0.number) }
-    for index in copy.records.indices { copy.records[index].number = index + 1 }
-    return copy
   }
 }

@@ -6,9 +6,10 @@ import BindruneL2CAP
 import BindruneSMP
 
 extension Explanation {
-  /// The explanation of `octets`, at most 65,535 of them (traps otherwise). Without `form` the first of
-  /// `Form.allCases` that fits is taken, and ``alternatives`` has the others; if none fits, the one that the first
-  /// octet suggests.
+  /// The explanation of `octets`, at most 65,535 of them (traps otherwise). Without `form`, octets that begin with the
+  /// header of an HCI packet of their length are one, also where its parameters are wrong. Of others the first of
+  /// `Form.allCases` that fits is taken; if none fits, the one that the first octet suggests. ``alternatives`` has the
+  /// other forms that fit.
   public init(of octets: [UInt8], as form: Form? = nil) {
     precondition(octets.count <= 0xFFFF, "no packet is longer")
     if let form {
@@ -17,13 +18,34 @@ extension Explanation {
     }
     let sound = Form.allCases.filter { Explanation.suggests($0, octets) }.map { Explanation(octets, $0) }
       .filter(\.isSound)
-    self = sound.first ?? Explanation(octets, Explanation.guess(octets))
-    alternatives = sound.dropFirst().map(\.form)
+    let isPacket = Explanation.statesItsLength(octets)
+    self = isPacket ? Explanation(octets, .hci) : sound.first ?? Explanation(octets, Explanation.guess(octets))
+    alternatives = sound.map(\.form).filter { $0 != self.form }
+    isGuess = !isPacket
+  }
+  /// True if `octets` begin with the header of an HCI packet, and it states as many octets as there are.
+  private static func statesItsLength(_ octets: [UInt8]) -> Bool {
+    func number(_ at: Int, _ width: Int) -> Int { (0..<width).reduce(0) { $0 | Int(octets[at + $1]) << (8 * $1) } }
+    let (place, width) =
+      switch octets.first.flatMap(HCIPacketType.init(rawValue:)) {
+      case .command, .synchronous: (3, 1)
+      case .event: (2, 1)
+      case .acl, .iso: (3, 2)
+      case nil: (octets.count, 0)
+      }
+    guard octets.count >= place + width, width > 0 else { return false }
+    // Two bits of ISO's length are reserved.
+    let stated = octets[0] == HCIPacketType.iso.rawValue ? number(place, width) & 0x3FFF : number(place, width)
+    return octets.count == place + width + stated
   }
   private init(_ octets: [UInt8], _ form: Form) {
     self.octets = octets
     self.form = form
-    var recorder = ExplainRecorder(octets)
+    rows = Self.rows(of: octets, form, draws: true)
+  }
+  /// The rows; without texts if nothing is to be drawn.
+  static func rows(of octets: [UInt8], _ form: Form, draws: Bool) -> [Row] {
+    var recorder = ExplainRecorder(octets, draws: draws)
     switch form {
     case .hci: recorder.packet(to: octets.count)
     case .l2cap: recorder.guarded(to: octets.count) { recorder throws(WireError) in try recorder.frame() }
@@ -34,7 +56,7 @@ extension Explanation {
       recorder.layer("Advertising data", "Vol 3, Part C, §11")
       recorder.structures()
     }
-    rows = recorder.rows
+    return recorder.rows
   }
 
   /// Cheap tests that come before an explanation.
@@ -111,7 +133,7 @@ extension ExplainRecorder {
     }
   }
   private mutating func unknown(_ label: StaticString) {
-    if at < end { add(.field, label, octetCount(end - at), octets: end - at) }
+    if at < end { add(.field, label, end - at, octets: end - at) }
   }
 
   private mutating func command() throws(WireError) {
@@ -119,9 +141,11 @@ extension ExplainRecorder {
     let known = AnyCommand(default: opcode)
     var facts = WireFacts()
     try known?.visit(&facts)
-    layer(
-      known == nil ? opcode.shownName ?? "HCI Command" : "\(facts.name)",
-      known == nil ? "Vol 4, Part E, §5.4.1" : "\(facts.section)")
+    if known != nil {
+      layer(facts.name, facts.section)
+    } else {
+      layer(named: opcode.shownName, else: "HCI Command", "Vol 4, Part E, §5.4.1")
+    }
     var type = HCIPacketType.command, number = HCIOpcode()
     try value("HCI packet type", &type)
     try value("Opcode", &number)
@@ -134,9 +158,8 @@ extension ExplainRecorder {
     let known = packet.count > 1 ? HCIEvent(default: code, subevent: subevent) : nil
     var facts = WireFacts(), type = HCIPacketType.event, number: UInt8 = 0
     try known?.visit(&facts)
-    layer(
-      known == nil ? (code == 0xFF ? "Vendor event" : "HCI Event") : "\(facts.name)",
-      known == nil ? "Vol 4, Part E, §5.4.4" : "\(facts.section)")
+    let name: StaticString = code == 0xFF ? "Vendor event" : "HCI Event"
+    layer(known == nil ? name : facts.name, known == nil ? "Vol 4, Part E, §5.4.4" : facts.section)
     try value("HCI packet type", &type)
     try value("Event_Code", &number)
     rows[rows.count - 1].text = "0x" + hexDigits(UInt64(number), 2)
@@ -151,7 +174,7 @@ extension ExplainRecorder {
   }
   /// Explains the return parameters instead of their octets.
   private mutating func returnParameters() throws(WireError) {
-    guard let last = rows.last, last.label == "Return_Parameters", last.bit >= 48 else { return }
+    guard let last = rows.last, last.name.isEqual(to: "Return_Parameters"), last.bit >= 48 else { return }
     let opcode = HCIOpcode(rawValue: UInt16(number(last.bit / 8 - 2, 2)))
     guard let command = AnyCommand(default: opcode) else { return }
     rows.removeLast()
@@ -216,7 +239,7 @@ extension ExplainRecorder {
     var known: ATTPDU?
     do throws(WireError) { known = try ATTPDU(ATTOpcode(rawValue: packet[at]), &defaults) } catch {}
     try known?.visit(&facts)
-    layer(known == nil ? "ATT PDU" : "\(facts.name)", known == nil ? "Vol 3, Part F, §3.3.1" : "\(facts.section)")
+    layer(known == nil ? "ATT PDU" : facts.name, known == nil ? "Vol 3, Part F, §3.3.1" : facts.section)
     guard let known else { throw .unknown("Opcode", Int(packet[at])) }
     try value("Opcode", &opcode)
     try known.visit(&self)
@@ -227,7 +250,7 @@ extension ExplainRecorder {
     var known: SMPPDU?
     do throws(WireError) { known = try SMPPDU(SMPCode(rawValue: packet[at]), &defaults) } catch {}
     try known?.visit(&facts)
-    layer(known == nil ? "SMP PDU" : "\(facts.name)", known == nil ? "Vol 3, Part H, §3.3" : "\(facts.section)")
+    layer(known == nil ? "SMP PDU" : facts.name, known == nil ? "Vol 3, Part H, §3.3" : facts.section)
     guard let known else { throw .unknown("Code", Int(packet[at])) }
     try value("Code", &code)
     try known.visit(&self)
@@ -238,9 +261,11 @@ extension ExplainRecorder {
     var defaults = WireDefaults(), facts = WireFacts()
     let known = try AnySignal(code, &defaults)
     try known?.visit(&facts)
-    layer(
-      known == nil ? code.name ?? "L2CAP signaling command" : "\(facts.name)",
-      known == nil ? "Vol 3, Part A, §4" : "\(facts.section)")
+    if known != nil {
+      layer(facts.name, facts.section)
+    } else {
+      layer(named: code.name, else: "L2CAP signaling command", "Vol 3, Part A, §4")
+    }
     if code.name == nil { throw .unknown("Code", Int(code.rawValue)) }
     try signalHeader()
     if let known { try known.visit(&self) } else { unknown("Data") }
@@ -257,7 +282,8 @@ extension ExplainRecorder {
 private struct ReturnVisitor: CommandVisitor {
   var recorder: ExplainRecorder
   mutating func visitCommand<C: HCICommand>(_: C) throws(WireError) {
-    recorder.layer("Return parameters of \(C.name)", "\(C.section)")
+    recorder.layer(C.name, C.section)
+    if recorder.draws { recorder.rows[recorder.rows.count - 1].label = "Return parameters of \(C.name)" }
     // A controller that refuses a command may omit everything after the status.
     if recorder.end - recorder.at == 1, recorder.packet[recorder.at] != 0 {
       try recorder.record(StatusReturn.self)

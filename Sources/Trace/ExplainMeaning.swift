@@ -106,65 +106,70 @@ extension ExplainRecorder {
   // MARK: Advertising data
 
   /// The AD structures from `at` to `end`. Vol 3, Part C, §11. A fault ends them and is noted, and the fields behind
-  /// them continue: their place does not depend on it.
-  mutating func structures() {
+  /// them continue: their place does not depend on it. In a packet (`isPart`) the end may cut a structure, whose rest
+  /// another packet has: that is for the rules to judge.
+  mutating func structures(isPart: Bool = false) {
     while at < end {
       let length = Int(packet[at])
       if length == 0 {
         let isZero = (at..<end).allSatisfy { packet[$0] == 0 }
-        if isZero { return add(.field, "Padding", "\(octetCount(end - at)), not significant", octets: end - at) }
-        add(.wrong, "", "not zero behind the end", octets: end - at)
+        if isZero {
+          return add(.field, "Padding", draws ? "\(octetCount(end - at)), not significant" : "", octets: end - at)
+        }
+        add(.wrong, "Octets", "not zero behind the end", octets: end - at)
         return problem("A zero length ends AD structures, and only zeros may follow.")
       }
       guard at + 1 + length <= end else {
         let left = end - at - 1
-        add(.wrong, "", "not understood", octets: end - at)
-        return problem(
-          "The AD structure states \(octetCount(length)); available: \(left). Other fragments may have them.")
+        add(.field, "Length", length, octets: 1)
+        if at < end { add(.field, "AD Type", draws ? meaning(of: ADType(rawValue: packet[at])) : "", octets: 1) }
+        if at < end { add(.wrong, "", "not understood", octets: end - at) }
+        let words = "The AD structure states \(octetCount(length)); available: \(left)."
+        return isPart ? note(words + " Other fragments may have them.") : problem(words)
       }
-      add(.field, "Length", octetCount(length), octets: 1)
+      add(.field, "Length", length, octets: 1)
       let type = ADType(rawValue: packet[at])
-      add(.field, "AD Type", meaning(of: type), octets: 1)
+      add(.field, "AD Type", draws ? meaning(of: type) : "", octets: 1)
       let close = at + length - 1
       guard type.accepts(octets: length - 1) else {
         if at < close { add(.wrong, "", "not understood", octets: close - at) }
-        problem("\(type) cannot have \(octetCount(length - 1)).")
+        problem(draws ? "\(type) cannot have \(octetCount(length - 1))." : "")
         continue
       }
       content(type, close)
-      if at < close { add(.field, "Data", octetCount(close - at), octets: close - at) }
+      if at < close { add(.field, "Data", close - at, octets: close - at) }
     }
   }
   /// The octets of one structure that have a meaning of their own; the caller adds what is left.
   private mutating func content(_ type: ADType, _ close: Int) {
     let count = close - at
     func text(_ range: Range<Int>) -> String {
-      "\"" + String(decoding: packet[range], as: UTF8.self).printable(limit: 300) + "\""
+      draws ? "\"" + String(decoding: packet[range], as: UTF8.self).printable(limit: 300) + "\"" : ""
     }
     switch type {
     case .flags where count == 1:
       let start = 8 * at, raw = UInt64(packet[at])
-      add(.field, "Flags", "0x" + hexDigits(raw, 2), octets: 1)
-      flags(of: ADFlags.self, start, raw)
+      add(.field, "Flags", draws ? "0x" + hexDigits(raw, 2) : "", octets: 1)
+      if draws { flags(of: ADFlags.self, start, raw) }
     case .incompleteServiceUUIDs16, .completeServiceUUIDs16, .solicitationUUIDs16: uuids(2, to: close)
     case .incompleteServiceUUIDs128, .completeServiceUUIDs128, .solicitationUUIDs128: uuids(16, to: close)
     case .serviceData16: uuids(2, to: at + 2)
     case .serviceData128: uuids(16, to: at + 16)
     case .shortenedLocalName, .completeLocalName, .broadcastName:
       if count > 0 { add(.field, "Name", text(at..<close), octets: count) }
-    case .txPowerLevel: add(.field, "Tx Power Level", "\(Int8(bitPattern: packet[at])) dBm", octets: 1)
+    case .txPowerLevel: add(.field, "Tx Power Level", draws ? "\(Int8(bitPattern: packet[at])) dBm" : "", octets: 1)
     case .peripheralConnectionIntervalRange:
       interval("Minimum")
       interval("Maximum")
     case .advertisingInterval:
       let units = AdvertisingInterval(rawValue: UInt16(number(at, 2)))
-      add(.field, "Advertising Interval", meaning(of: units), octets: 2)
+      add(.field, "Advertising Interval", draws ? meaning(of: units) : "", octets: 2)
     case .publicTargetAddress, .randomTargetAddress, .leBluetoothDeviceAddress:
-      while close - at >= 6 { add(.field, "Address", DeviceAddress(number(at, 6)).text, octets: 6) }
+      while close - at >= 6 { add(.field, "Address", draws ? DeviceAddress(number(at, 6)).text : "", octets: 6) }
       if close - at == 1 { add(.field, "Address Type", packet[at] & 1 == 0 ? "public" : "random", octets: 1) }
-    case .appearance: add(.field, "Appearance", "0x" + hexDigits(number(at, 2), 4), octets: 2)
+    case .appearance: add(.field, "Appearance", draws ? "0x" + hexDigits(number(at, 2), 4) : "", octets: 2)
     case .manufacturerData:
-      add(.field, "Company Identifier", "0x" + hexDigits(number(at, 2), 4), octets: 2)
+      add(.field, "Company Identifier", draws ? "0x" + hexDigits(number(at, 2), 4) : "", octets: 2)
     default: break
     }
   }
@@ -177,7 +182,7 @@ extension ExplainRecorder {
   }
   private mutating func interval(_ label: StaticString) {
     let units = number(at, 2)
-    let text = units == 0xFFFF ? "0xFFFF (any)" : meaning(of: ConnectionInterval(rawValue: UInt16(units)))
+    let text = !draws ? "" : units == 0xFFFF ? "0xFFFF (any)" : meaning(of: ConnectionInterval(rawValue: UInt16(units)))
     add(.field, label, text, octets: 2)
   }
 }

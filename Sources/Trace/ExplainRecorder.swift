@@ -20,15 +20,26 @@ struct ExplainRecorder: FieldVisitor {
   /// The octets of fields with these labels are AD structures.
   private var advertises = false
 
-  init(_ packet: [UInt8]) {
+  /// False: the rows have no texts, which take most of the time.
+  let draws: Bool
+
+  init(_ packet: [UInt8], draws: Bool = true) {
     self.packet = packet
+    self.draws = draws
     at = 0
     end = packet.count
   }
 
-  mutating func layer(_ name: String, _ section: String) {
-    advertises = name.contains("dvertising") || name.contains("Scan_Response")
-    rows.append(Explanation.Row(kind: .layer, bit: 8 * at, width: 0, label: name, text: section))
+  mutating func layer(_ name: StaticString, _ section: StaticString) {
+    advertises =
+      name.begins(with: "HCI_LE") && (name.contains("dvertising") || name.contains("Scan_Response"))
+    rows.append(
+      Explanation.Row(kind: .layer, bit: 8 * at, width: 0, name: name, text: draws ? section.description : ""))
+  }
+  /// A layer whose name no declaration has.
+  mutating func layer(named name: @autoclosure () -> String?, else other: StaticString, _ section: StaticString) {
+    layer(other, section)
+    if draws, let name = name() { rows[rows.count - 1].label = name }
   }
   mutating func record<M: WireRecord>(_: M.Type) throws(WireError) {
     var message = M()
@@ -36,7 +47,7 @@ struct ExplainRecorder: FieldVisitor {
     if at != end { throw .trailing("", end - at) }
   }
   mutating func add(_ kind: Explanation.Row.Kind, _ label: StaticString, _ text: String, octets count: Int) {
-    rows.append(Explanation.Row(kind: kind, bit: 8 * at, width: 8 * count, label: "\(label)", text: text))
+    rows.append(Explanation.Row(kind: kind, bit: 8 * at, width: 8 * count, name: label, text: text))
     at += count
   }
   func number(_ offset: Int, _ width: Int) -> UInt64 {
@@ -47,7 +58,7 @@ struct ExplainRecorder: FieldVisitor {
   }
   /// The least and the greatest octet of each run that `V` accepts.
   private func ranges<V: WireValue>(_: V.Type, bits: Int) -> String? {
-    guard bits <= 8 else { return nil }
+    guard draws, bits <= 8 else { return nil }
     var runs: [(UInt64, UInt64)] = []
     for number in 0..<(UInt64(1) << UInt64(bits)) where V(wire: number) != nil {
       if let last = runs.last, last.1 + 1 == number {
@@ -70,8 +81,8 @@ struct ExplainRecorder: FieldVisitor {
       throw .invalid(label, raw)
     }
     value = found
-    add(.field, label, meaning(of: found), octets: V.width)
-    flags(of: V.self, start, raw)
+    add(.field, label, draws ? meaning(of: found) : "", octets: V.width)
+    if draws { flags(of: V.self, start, raw) }
   }
   mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError) {
     let count = (bit + width + 7) / 8
@@ -83,7 +94,8 @@ struct ExplainRecorder: FieldVisitor {
     }
     value = found
     rows.append(
-      Explanation.Row(kind: .bits, bit: 8 * at + bit, width: width, label: "\(label)", text: meaning(of: found)))
+      Explanation.Row(
+        kind: .bits, bit: 8 * at + bit, width: width, name: label, text: draws ? meaning(of: found) : ""))
     bit += width
     at += bit / 8
     bit %= 8
@@ -112,7 +124,7 @@ struct ExplainRecorder: FieldVisitor {
   ) throws(WireError) {
     try need(C.width, lengthLabel)
     let count = Int(number(at, C.width))
-    add(.field, lengthLabel, octetCount(count), octets: C.width)
+    add(.field, lengthLabel, count, octets: C.width)
     try need(count, label)
     value = Octets(at, count)
     data(label, count)
@@ -127,21 +139,25 @@ struct ExplainRecorder: FieldVisitor {
     name(value.uuid, label, end - at)
   }
   mutating func name(_ uuid: BluetoothUUID, _ label: StaticString, _ count: Int) {
-    add(.field, label, count == 2 ? "0x\(uuid)" : "\(uuid)", octets: count)
-    rows[rows.count - 1].uuid = "\(uuid)"
+    add(.field, label, draws ? count == 2 ? "0x\(uuid)" : "\(uuid)" : "", octets: count)
+    if draws { rows[rows.count - 1].uuid = "\(uuid)" }
   }
 
   /// Octets whose inside the declaration does not describe.
   private mutating func data(_ label: StaticString, _ count: Int) {
     if count == 0 { return }
-    if advertises, "\(label)" == "Data" || "\(label)".hasSuffix("ing_Data") || "\(label)".hasSuffix("Response_Data") {
+    if advertises, label.isEqual(to: "Data") || label.contains("ing_Data") || label.contains("Response_Data") {
       let outer = end
       end = at + count
-      structures()
+      structures(isPart: true)
       end = outer
     } else {
-      add(.field, label, octetCount(count), octets: count)
+      add(.field, label, count, octets: count)
     }
+  }
+  /// A field whose text is a number of octets.
+  mutating func add(_ kind: Explanation.Row.Kind, _ label: StaticString, _ stated: Int, octets count: Int) {
+    add(kind, label, draws ? octetCount(stated) : "", octets: count)
   }
 
   // MARK: Lists
@@ -149,7 +165,8 @@ struct ExplainRecorder: FieldVisitor {
   private mutating func entry<E: WireRecord>(_: E.Type, _ label: StaticString, _ index: Int, to limit: Int?)
     throws(WireError)
   {
-    rows.append(Explanation.Row(kind: .entry, bit: 8 * at, width: 0, label: "\(label) [\(index)]", text: ""))
+    rows.append(Explanation.Row(kind: .entry, bit: 8 * at, width: 0, name: label, text: ""))
+    if draws { rows[rows.count - 1].label = "\(label) [\(index)]" }
     let outer = end
     if let limit { end = limit }
     var element = E()
@@ -190,7 +207,7 @@ struct ExplainRecorder: FieldVisitor {
     if stride < least || (!measure.isOpen && stride != least) {
       throw .wrongLength(strideLabel, stride, expected: least)
     }
-    add(.field, strideLabel, "\(octetCount(stride)) for each entry", octets: 1)
+    add(.field, strideLabel, draws ? "\(octetCount(stride)) for each entry" : "", octets: 1)
     try need(stride, label)
     var index = 0
     while at < end {
@@ -204,7 +221,7 @@ struct ExplainRecorder: FieldVisitor {
   {
     try need(1, countLabel)
     let count = Int(packet[at])
-    add(.field, countLabel, "\(count)", octets: 1)
+    add(.field, countLabel, draws ? "\(count)" : "", octets: 1)
     for index in 0..<count { try entry(E.self, label, index, to: nil) }
   }
 
@@ -221,16 +238,19 @@ struct ExplainRecorder: FieldVisitor {
     let wrong = min(refused, limit - at)
     if wrong > 0 {
       add(.wrong, error.field, "wrong", octets: wrong)
-      problem(sentence(error))
+      problem(draws ? sentence(error) : "")
       if at < limit { add(.wrong, "", "behind the error", octets: limit - at) }
     } else {
       if at < limit { add(.wrong, "", "not understood", octets: limit - at) }
-      problem(sentence(error))
+      problem(draws ? sentence(error) : "")
     }
     refused = 0
   }
   mutating func problem(_ text: String) {
     rows.append(Explanation.Row(kind: .problem, bit: 8 * at, width: 0, label: "", text: text))
+  }
+  mutating func note(_ text: String) {
+    rows.append(Explanation.Row(kind: .note, bit: 8 * at, width: 0, label: "", text: text))
   }
   private func sentence(_ error: WireError) -> String {
     let field = error.field.utf8CodeUnitCount == 0 ? "The message" : "\(error.field)"
@@ -248,6 +268,25 @@ struct ExplainRecorder: FieldVisitor {
     case .unknown(let number):
       return "\(field) 0x\(hexDigits(UInt64(number), 2)) identifies no message that is known here."
     default: return "\(error)"
+    }
+  }
+}
+
+extension StaticString {
+  func isEqual(to other: StaticString) -> Bool {
+    utf8CodeUnitCount == other.utf8CodeUnitCount && contains(other)
+  }
+  func begins(with part: StaticString) -> Bool {
+    withUTF8Buffer { all in part.withUTF8Buffer { unsafe all.starts(with: $0) } }
+  }
+  func contains(_ part: StaticString) -> Bool {
+    withUTF8Buffer { all in
+      part.withUTF8Buffer { part in
+        guard part.count <= all.count else { return false }
+        return (0...(all.count - part.count)).contains { start in
+          part.indices.allSatisfy { unsafe all[start + $0] == part[$0] }
+        }
+      }
     }
   }
 }

@@ -36,6 +36,8 @@ public struct Explanation: Sendable, Equatable {
       case wrong
       /// What is wrong.
       case problem
+      /// What was not understood, although it breaks no rule.
+      case note
     }
     public var kind: Kind
     /// Offset from the beginning of the packet, in bits. Bit 0 of an octet is its least significant one.
@@ -43,18 +45,37 @@ public struct Explanation: Sendable, Equatable {
     /// Width in bits.
     public var width: Int
     /// The Specification's name of the field.
-    public var label: String
+    public var label: String {
+      get { ownLabel ?? name.description }
+      set { ownLabel = newValue }
+    }
+    /// The label, where a declaration has it.
+    private(set) var name: StaticString = ""
+    private var ownLabel: String?
     /// The value, with its unit and meaning.
     public var text: String
     /// The UUID that the field holds, so that a caller can name it.
     public var uuid: String?
     /// True for the rows that partition the octets.
     public var isLeaf: Bool { kind == .field || kind == .bits || kind == .wrong }
+
+    init(kind: Kind, bit: Int, width: Int, label: String, text: String) {
+      (self.kind, self.bit, self.width, ownLabel, self.text) = (kind, bit, width, label, text)
+    }
+    init(kind: Kind, bit: Int, width: Int, name: StaticString, text: String) {
+      (self.kind, self.bit, self.width, self.name, self.text) = (kind, bit, width, name, text)
+    }
+    public static func == (one: Row, other: Row) -> Bool {
+      one.kind == other.kind && one.bit == other.bit && one.width == other.width && one.label == other.label
+        && one.text == other.text && one.uuid == other.uuid
+    }
   }
   public let octets: [UInt8]
   public let form: Form
   /// Other forms that the octets could have.
   public internal(set) var alternatives: [Form] = []
+  /// True if nobody named the form, and octets of another form could look like these: no header states their length.
+  public internal(set) var isGuess = false
   public internal(set) var rows: [Row] = []
   /// True if no part of the packet is wrong.
   public var isSound: Bool { !rows.contains { $0.kind == .problem } }
@@ -85,9 +106,10 @@ extension Explanation {
       let gap = String(repeating: " ", count: max(2, room))
       if room < 2 { return [Line(kind: .layer, text: row.label), Line(kind: .layer, text: "  " + row.text)] }
       return [Line(kind: .layer, text: row.text.isEmpty ? row.label : row.label + gap + row.text)]
-    case .entry, .problem:
+    case .entry, .problem, .note:
       let lead = row.kind == .problem ? "      ^^ " : "      -- "
-      return Self.wrap(row.label + row.text, Self.width - 9).enumerated().map {
+      let words = row.label.isEmpty || row.text.isEmpty ? row.label + row.text : row.label + ": " + row.text
+      return Self.wrap(words, Self.width - 9).enumerated().map {
         Line(kind: row.kind, text: ($0.offset == 0 ? lead : "         ") + $0.element)
       }
     case .field, .bits, .flag, .wrong:

@@ -6,6 +6,12 @@ import BindruneWire
 /// Replacements come from AES-CMAC with a secret key: without the seed nobody can test a guess of an original.
 struct ScrubReplacements {
   private let secret: SecurityKey
+  /// For what depends on the octets before it.
+  private let chain: OctetChain
+  /// Names that are remembered.
+  private static var mostNames: Int { 16_384 }
+  /// Whole fields with names, with the zeros behind them.
+  private var fields: [[UInt8]: [UInt8]] = [:]
   /// Identity Resolving Keys of the trace, and the caller's.
   private(set) var identities: [(original: UInt128, key: AES128, replacement: UInt128, newKey: AES128)] = []
   /// Least significant octet first.
@@ -20,10 +26,14 @@ struct ScrubReplacements {
   private let random: Set<UInt64>
   private let originals: Set<UInt64>
 
-  init(seed: UInt128, identities: [UInt128], addresses: [(value: UInt64, isRandom: Bool?)]) {
+  /// `random`: values that were ever seen as random addresses; `found`: all addresses.
+  init(seed: UInt128, identities: [UInt128], random: Set<UInt64>, found: Set<UInt64>) {
     secret = SecurityKey(seed)
-    random = Set(addresses.filter { $0.isRandom == true }.map(\.value))
-    originals = Set(addresses.map(\.value))
+    var code = AESCMAC(key: secret)
+    code.update([UInt8(7)].span)
+    chain = OctetChain(key: code.finalize())
+    self.random = random
+    originals = found
     for original in identities where original != 0 && !self.identities.contains(where: { $0.original == original }) {
       let replacement = UInt128(leastSignificantFirst: key(Array(octets: original)).span)
       self.identities.append((original, AES128(key: original), replacement, AES128(key: replacement)))
@@ -53,26 +63,36 @@ struct ScrubReplacements {
     return identities.firstIndex { Self.resolves($0.key, address) }
   }
   mutating func address(_ original: UInt64) -> UInt64 {
-    // All zeros and all ones stand for no address.
+    // All zeros and all ones stand for no address, also as the random part of one: who sends it breaks a rule.
     if original == 0 || original == 0xFFFF_FFFF_FFFF { return original }
+    let part: UInt64 = 1 << 46 - 1, prandPart: UInt64 = 0x3FFF_FF00_0000
+    if random.contains(original), original & part == 0 || original & part == part { return original }
     if let known = addresses[original] { return known }
     let isRandom = random.contains(original), kind = isRandom ? original >> 46 : nil
     let identity = isRandom ? identity(of: original) : nil
     if identity != nil { resolved += 1 }
-    var attempt: UInt8 = 0
+    // A resolvable address whose prand has no chance in it keeps that.
+    let hasNoChance = kind == 0b01 && (original & prandPart == 0 || original & prandPart == prandPart)
+    var attempt: UInt16 = 0
     while true {
-      let octets = stream(1, [attempt] + (0..<6).map { UInt8(truncatingIfNeeded: original >> UInt64(8 * $0)) }, 6)
+      let number = [UInt8(attempt & 0xFF), UInt8(attempt >> 8)]
+      let octets = stream(1, number + (0..<6).map { UInt8(truncatingIfNeeded: original >> UInt64(8 * $0)) }, 6)
       attempt &+= 1
       var value = octets.reduce(0) { $0 << 8 | UInt64($1) }
-      if let kind { value = value & (1 << 46 - 1) | kind << 46 }
+      if let kind { value = value & part | kind << 46 }
+      if hasNoChance { value = original & ~0xFF_FFFF | value & 0xFF_FFFF }
       if let identity {
         let prand = UInt32(truncatingIfNeeded: value >> 24)
         value = UInt64(prand) << 24 | UInt64(ah(identities[identity].newKey, prand))
       }
-      guard !used.contains(value), !originals.contains(value), value != 0, value != 0xFFFF_FFFF_FFFF else { continue }
-      if isRandom, kind != 0b10, !DeviceAddress(value).isValidRandom { continue }
+      if attempt < 1_000 {
+        guard !used.contains(value), !originals.contains(value), value != 0, value != 0xFFFF_FFFF_FFFF else { continue }
+      }
+      if isRandom, kind != 0b10, !hasNoChance, !DeviceAddress(value).isValidRandom { continue }
       // An address that no key resolved must stay so.
-      if kind == 0b01, identity == nil, identities.contains(where: { Self.resolves($0.newKey, value) }) { continue }
+      if kind == 0b01, identity == nil, !hasNoChance, identities.contains(where: { Self.resolves($0.newKey, value) }) {
+        continue
+      }
       used.insert(value)
       addresses[original] = value
       return value
@@ -100,6 +120,8 @@ struct ScrubReplacements {
       new = stream(3, [attempt] + original, original.count)
       attempt &+= 1
     } while attempt < .max && (new.allSatisfy { $0 == 0 } || usedIdentifiers.contains(new))
+    // Longer ones do not meet, and controllers make any number of them.
+    if original.count > 2 { return new }
     usedIdentifiers.insert(new)
     identifiers[original] = new
     return new
@@ -132,27 +154,133 @@ struct ScrubReplacements {
 
   // MARK: Names and values
 
-  /// Each octet depends on all before it: a name that is cut, or read in parts, has the beginning of the replacement.
-  /// A name's octets become letters, and none stays itself; zeros, which fill a field, stay.
+  /// A name's letters become others, zeros, which fill a field, stay, and so does what is wrong: octets that are not
+  /// UTF-8 become octets that are not. Each octet depends on all before it: a name that is cut, or read in parts, has
+  /// the beginning of the replacement.
   mutating func name(_ original: [UInt8], after prefix: [UInt8]) -> [UInt8] {
-    let new = chained(7, original, prefix) { octet, chance in
-      if octet == 0 { return 0 }
-      let letter = UInt8(ascii: "a") + chance % 26
-      return letter == octet ? UInt8(ascii: "a") + (chance % 26 + 1) % 26 : letter
+    if prefix.isEmpty, let known = fields[original] { return known }
+    var text = UTF8Form()
+    let new = chained(original, prefix) { octet, _, chance in
+      switch text.next(octet) {
+      case .zero: return 0
+      case .letter:
+        let letter = UInt8(ascii: "a") + chance % 26
+        return letter == octet ? UInt8(ascii: "a") + (chance % 26 + 1) % 26 : letter
+      case .first(let octet): return octet
+      case .second(let least, let count): return least + chance % count
+      case .invalid: return 0xFF
+      }
     }
-    let text = Array(original.prefix { $0 != 0 })
-    if prefix.isEmpty, !text.isEmpty { names[text] = Array(new.prefix(text.count)) }
+    let whole = original.prefix { $0 != 0 }
+    if prefix.isEmpty, !whole.isEmpty, names.count < Self.mostNames {
+      names[Array(whole)] = Array(new.prefix(whole.count))
+    }
+    if prefix.isEmpty, fields.count < Self.mostNames { fields[original] = new }
     return new
   }
-  func value(_ original: [UInt8], after prefix: [UInt8]) -> [UInt8] { chained(8, original, prefix) { $1 ^ $0 } }
+  /// Different values stay different.
+  func value(_ original: [UInt8], after prefix: [UInt8]) -> [UInt8] {
+    chained(original, prefix) { octet, chance, _ in octet ^ chance }
+  }
 
+  /// Passes each octet with a number that depends on what precedes it, and one that depends on it, too.
   private func chained(
-    _ purpose: UInt8, _ original: [UInt8], _ prefix: [UInt8], _ replace: (UInt8, UInt8) -> UInt8
+    _ original: [UInt8], _ prefix: [UInt8], _ replace: (UInt8, UInt8, UInt8) -> UInt8
   ) -> [UInt8] {
-    var before = prefix
-    return original.map { octet in
-      before.append(octet)
-      return replace(octet, stream(purpose, before, 1)[0])
+    var state = chain, new: [UInt8] = []
+    new.reserveCapacity(original.count)
+    for octet in prefix {
+      state.add(octet)
+      // What stands before decides where a text is.
+      _ = replace(octet, 0, 0)
+    }
+    for octet in original {
+      let before = state.chance
+      state.add(octet)
+      new.append(replace(octet, before, state.chance))
+    }
+    return new
+  }
+}
+
+/// A number that depends on a key and on every octet so far: SipHash-2-4 of them, each a word of the message. A value has
+/// a number for each of its octets, for which AES would take too long. Aumasson and Bernstein, 2012.
+private struct OctetChain {
+  private var v0: UInt64, v1: UInt64, v2: UInt64, v3: UInt64
+
+  init(key: UInt128) {
+    let (low, high) = (UInt64(truncatingIfNeeded: key), UInt64(truncatingIfNeeded: key >> 64))
+    (v0, v1) = (low ^ 0x736F_6D65_7073_6575, high ^ 0x646F_7261_6E64_6F6D)
+    (v2, v3) = (low ^ 0x6C79_6765_6E65_7261, high ^ 0x7465_6462_7974_6573)
+  }
+  mutating func add(_ octet: UInt8) {
+    v3 ^= UInt64(octet)
+    round()
+    round()
+    v0 ^= UInt64(octet)
+  }
+  var chance: UInt8 {
+    var copy = self
+    copy.v2 ^= 0xFF
+    for _ in 0..<4 { copy.round() }
+    return UInt8(truncatingIfNeeded: copy.v0 ^ copy.v1 ^ copy.v2 ^ copy.v3)
+  }
+  private mutating func round() {
+    v0 = v0 &+ v1
+    v2 = v2 &+ v3
+    v1 = v1 << 13 | v1 >> 51
+    v3 = v3 << 16 | v3 >> 48
+    v1 ^= v0
+    v3 ^= v2
+    v0 = v0 << 32 | v0 >> 32
+    v2 = v2 &+ v1
+    v0 = v0 &+ v3
+    v1 = v1 << 17 | v1 >> 47
+    v3 = v3 << 21 | v3 >> 43
+    v1 ^= v2
+    v3 ^= v0
+    v2 = v2 << 32 | v2 >> 32
+  }
+}
+
+/// Where an octet of a text stands, by the octets before it: each place has octets of its own, so that a replacement is
+/// as right or as wrong as the text. RFC 3629, §4.
+private struct UTF8Form {
+  enum Place {
+    case zero, letter, invalid
+    /// The first octet of a character of several, with the one that stands for all of its length.
+    case first(UInt8)
+    /// A later octet: the least that may stand there, and how many may.
+    case second(UInt8, UInt8)
+  }
+  /// Octets of the character that are to come, what the next may be, and what its replacement may be.
+  private var left = 0, allowed: ClosedRange<UInt8> = 0x80...0xBF, new: (UInt8, UInt8) = (0x80, 64)
+
+  mutating func next(_ octet: UInt8) -> Place {
+    if left > 0, allowed.contains(octet) {
+      defer { (left, allowed, new) = (left - 1, 0x80...0xBF, (0x80, 64)) }
+      return .second(new.0, new.1)
+    }
+    left = 0
+    (allowed, new) = (0x80...0xBF, (0x80, 64))
+    switch octet {
+    case 0: return .zero
+    case 0x01...0x7F: return .letter
+    case 0xC2...0xDF:
+      left = 1
+      return .first(0xC3)
+    case 0xE0...0xEF:
+      left = 2
+      if octet == 0xE0 { allowed = 0xA0...0xBF }
+      if octet == 0xED { allowed = 0x80...0x9F }
+      return .first(0xE4)
+    case 0xF0...0xF4:
+      left = 3
+      allowed = octet == 0xF0 ? 0x90...0xBF : octet == 0xF4 ? 0x80...0x8F : 0x80...0xBF
+      // U+1F000 … U+1FFFF.
+      new = (0x9F, 1)
+      return .first(0xF0)
+    default: return .invalid
     }
   }
 }

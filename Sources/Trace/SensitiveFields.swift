@@ -3,7 +3,7 @@ import BindruneWire
 import BindruneGAP
 import BindruneHCI
 
-/// A field of a packet that identifies a device or a person, protects a link, or is chance.
+/// A field of a packet that identifies a device or a person, protects a link, is chance, or is not understood.
 struct SensitiveField {
   enum Kind: Hashable {
     /// Six octets; `isRandom` is nil where the packet does not say.
@@ -28,30 +28,47 @@ struct SensitiveField {
     case value
     /// Octets that no declaration describes; the label says what they belong to.
     case opaque
+    /// Octets where there should be zeros.
+    case residue
   }
   var kind: Kind
   var range: Range<Int>
-  var label: String
+  var label: StaticString
 }
 
-extension SensitiveField {
+/// Finds the sensitive fields of packets and PDUs, by the labels of their declarations.
+struct SensitiveFinder {
+  /// What a label says of its field.
+  private enum Meaning {
+    case adType, addressType, randomAddress, adAddress, deviceAddress, address, publicKeyX, publicKeyY
+    case data
+    case kind(SensitiveField.Kind)
+    case nothing
+  }
+  /// By the place of the label's text, which is in the program: comparing texts would take most of the time.
+  private var meanings: [UInt: Meaning] = [:]
+  /// False: handles are not looked for, so that the most frequent events need no look.
+  let findsHandles: Bool
+  init(findsHandles: Bool) { self.findsHandles = findsHandles }
+
   /// The fields of `octets`, in their order. An ACL packet has its header's only: its frame has its own.
-  static func find(in octets: [UInt8], as form: Explanation.Form) -> [SensitiveField] {
+  mutating func find(in octets: [UInt8], as form: Explanation.Form) -> [SensitiveField] {
     guard !octets.isEmpty, octets.count <= 0xFFFF else { return [] }
     if form == .hci {
       switch HCIPacketType(rawValue: octets[0]) {
       case .acl, .synchronous, .iso:
         return octets.count >= 3 ? [SensitiveField(kind: .handle, range: 1..<3, label: "Connection_Handle")] : []
+      case .event where !findsHandles && octets.count > 1 && Self.isPlain(octets[1]): return []
       default: break
       }
-      if let table = ClassicFields.find(octets) { return table }
+      if let table = ClassicFields.find(octets, &self) { return table }
     }
-    let explanation = Explanation(of: octets, as: form)
-    var fields: [SensitiveField] = [], isRandom: Bool?, adType: UInt8?, layer = ""
-    for row in explanation.rows {
+    let isKnown = form != .hci || !ClassicFields.isHarmless(octets)
+    var fields: [SensitiveField] = [], isRandom: Bool?, adType: UInt8?, layer: StaticString = ""
+    for row in Explanation.rows(of: octets, form, draws: false) {
       if row.kind == .layer || row.kind == .entry {
         (isRandom, adType) = (nil, nil)
-        if row.kind == .layer { layer = row.label }
+        if row.kind == .layer { layer = row.name }
         continue
       }
       guard row.kind == .field || row.kind == .wrong || row.kind == .bits, row.bit % 8 == 0, row.width >= 8 else {
@@ -59,185 +76,119 @@ extension SensitiveField {
       }
       let range = row.bit / 8..<min(octets.count, (row.bit + row.width) / 8)
       if range.isEmpty { continue }
-      func add(_ kind: Kind) { fields.append(SensitiveField(kind: kind, range: range, label: row.label)) }
+      func add(_ kind: SensitiveField.Kind) {
+        fields.append(SensitiveField(kind: kind, range: range, label: row.name))
+      }
       if row.kind == .wrong {
-        // What was refused may be anything.
-        fields.append(SensitiveField(kind: .opaque, range: range, label: "invalid octets of \(layer)"))
+        fields += Self.wrong(row.name, range, adType)
         continue
       }
-      switch row.label {
-      case "AD Type": adType = octets[range.lowerBound]
-      case let label where label.hasSuffix("Address_Type") || label == "AddrType":
+      switch meaning(of: row.name) {
+      case .adType: adType = octets[range.lowerBound]
+      case .addressType:
         // 0 and 2 are public, 1, 3 and 0xFE (not resolved) random.
         isRandom = octets[range.lowerBound] & 1 == 1 || octets[range.lowerBound] == 0xFE
         adType = nil
-      case "Random_Address", "Local_Resolvable_Private_Address", "Peer_Resolvable_Private_Address",
-        "Local_Resolvable_Address", "Peer_Resolvable_Address":
-        add(.address(isRandom: true))
-      case "Address" where range.count == 6 && adType != nil:
+      case .randomAddress: add(.address(isRandom: true))
+      case .adAddress where range.count == 6 && adType != nil:
         // The list of public or of random target addresses, or one address with its type behind it.
         let type =
           adType == 0x1B && range.upperBound < octets.count ? octets[range.upperBound] & 1 == 1 : adType == 0x18
         add(.address(isRandom: type))
-      case "BD_ADDR" where layer.contains("Read_BD_ADDR"): add(.address(isRandom: false))
-      case "Address", "Peer_Address", "Peer_Identity_Address", "Direct_Address", "Scanner_Address", "BD_ADDR":
-        if range.count == 6 { add(.address(isRandom: isRandom)) }
-      case "Long_Term_Key", "Peer_IRK", "Local_IRK", "Key", "Long Term Key", "Identity Resolving Key", "Signature Key":
-        add(.key)
-      case "Random_Number", "Rand", "Encrypted_Diversifier", "EDIV": add(.keyIdentifier)
-      case "Random Value", "Plaintext_Data", "Encrypted_Data": add(.pairingRandom)
-      case "Confirm Value": add(.confirm)
-      case "DHKey Check": add(.check)
-      case "Public Key X": fields.append(SensitiveField(kind: .publicKey, range: range, label: "Public Key"))
-      case "Public Key Y":
+      case .deviceAddress where layer.contains("Read_BD_ADDR"): add(.address(isRandom: false))
+      case .adAddress, .deviceAddress, .address: if range.count == 6 { add(.address(isRandom: isRandom)) }
+      case .publicKeyX: fields.append(SensitiveField(kind: .publicKey, range: range, label: "Public Key"))
+      case .publicKeyY:
         // One field with X before it, as a point is.
         if let last = fields.indices.last, fields[last].kind == .publicKey {
           fields[last].range = fields[last].range.lowerBound..<range.upperBound
         }
-      case "Authentication Signature": add(.signature)
-      case "Name": add(.name)
-      case "Connection_Handle": add(.handle)
-      case "RSSI": add(.signalStrength)
-      case "Attribute Value", "Part Attribute Value", "Set Of Values", "Length Value Tuple List": add(.value)
-      case "Data" where adType != nil:
+      case .data where adType != nil:
+        switch adType {
         // Out of band: hashes, randomizers, the TK, and LE's confirmation and random values.
-        add([0x0E, 0x0F, 0x10, 0x1D, 0x1E, 0x22, 0x23].contains(adType) ? .pairingRandom : .value)
-      case "Parameters", "Vendor_Parameters", "Return_Parameters", "Data":
-        if form == .hci { fields.append(SensitiveField(kind: .opaque, range: range, label: layer)) }
-      default: break
+        case 0x0E, 0x0F, 0x10, 0x1D, 0x1E, 0x22, 0x23: add(.pairingRandom)
+        // Numbers: flags, a class, a role, features, a channel map, an interval, UUIDs.
+        case 0x01, 0x04, 0x05, 0x0D, 0x11, 0x1C, 0x1F, 0x27, 0x28, 0x2F: break
+        default: fields.append(SensitiveField(kind: .value, range: range, label: "manufacturer and service data"))
+        }
+      case .data where isKnown && form != .ad: undeclared(form, octets, range, &fields)
+      case .data, .nothing: break
+      case .kind(let kind): add(kind)
       }
     }
     return fields
   }
-}
+  /// Events that have only handles and numbers, and are frequent: Number Of Completed Packets, Command Status.
+  private static func isPlain(_ code: UInt8) -> Bool { code == 0x13 || code == 0x0F }
 
-/// Commands and events of BR/EDR, and of LE beyond the ones that this stack sends, whose messages have no declaration:
-/// where they hold addresses, names and keys. Vol 4, Part E, §7.1, §7.3, §7.7, §7.8.
-enum ClassicFields {
-  private typealias Entry = (offset: Int, count: Int, kind: SensitiveField.Kind)
-  private static let address: SensitiveField.Kind = .address(isRandom: false)
-
-  /// nil: the packet is not in the table.
-  static func find(_ octets: [UInt8]) -> [SensitiveField]? {
-    switch HCIPacketType(rawValue: octets[0]) {
-    case .command:
-      guard octets.count >= 4 else { return nil }
-      let opcode = octets.span.little16(1)
-      switch opcode {
-      case 0x0C11: return pairs(octets, 4)
-      // A BR/EDR event filter for one address: Filter_Type 1 or 2, Filter_Condition_Type 2.
-      case 0x0C05:
-        return octets.count >= 6 && octets[5] == 2 && octets[4] != 0 ? place([(2, 6, address)], octets, 4) : []
-      case 0x0C52: return data(octets, 5)
-      case 0x203F: return data(octets, 7)
-      default: return command(opcode).map { place($0, octets, 4) }
+  /// Octets that a declaration refuses, or does not reach.
+  private static func wrong(_ name: StaticString, _ range: Range<Int>, _ adType: UInt8?) -> [SensitiveField] {
+    // A number out of its range stays, so that it stays wrong.
+    if name.isEqual(to: "Octets") { return [SensitiveField(kind: .residue, range: range, label: "invalid octets")] }
+    if name.utf8CodeUnitCount > 0 { return [] }
+    switch adType {
+    case 0x01, 0x0A, 0x12, 0x19, 0x1A, 0x2F: return []
+    case 0x08, 0x09, 0x30: return [SensitiveField(kind: .name, range: range, label: "Name")]
+    default: return [SensitiveField(kind: .opaque, range: range, label: "invalid octets")]
+    }
+  }
+  /// Octets without a declaration of their own.
+  private func undeclared(
+    _ form: Explanation.Form, _ octets: [UInt8], _ range: Range<Int>, _ fields: inout [SensitiveField]
+  ) {
+    var range = range, label: StaticString = "octets without a declaration"
+    if form == .hci {
+      let isEvent = octets[0] == HCIPacketType.event.rawValue
+      // Command Complete of a vendor's command, a vendor's command or event. Vol 4, Part E, §5.4.1, §5.4.4.
+      let group = isEvent ? (octets[1] == 0x0E && octets.count > 5 ? octets[5] >> 2 : 0) : octets[2] >> 2
+      if group == 0x3F || (isEvent && octets[1] == 0xFF) {
+        label = "vendor packets"
+      } else if isEvent, octets[1] == 0x0E {
+        // The status.
+        range = range.lowerBound + 1..<range.upperBound
       }
-    case .event:
-      guard octets.count >= 3 else { return nil }
-      switch octets[1] {
-      case 0x0E:
-        guard octets.count >= 7 else { return nil }
-        let opcode = octets.span.little16(4)
-        if opcode == 0x0C51 { return data(octets, 8) }
-        return answer(opcode).map { place($0, octets, 6) }
-      case 0x3E: return octets.count >= 4 ? leEvent(octets[3]).map { place($0, octets, 4) } : nil
-      case 0x15: return pairs(octets, 3)
-      // One result's address is first; of several, the arrays follow each other.
-      case 0x02, 0x22:
-        let count = octets.count > 3 ? Int(octets[3]) : 0
-        return place((0..<count).map { (1 + 6 * $0, 6, address) }, octets, 3)
-      case 0x2F: return place([(1, 6, address)], octets, 3) + data(octets, 18)
-      default: return event(octets[1]).map { place($0, octets, 3) }
-      }
-    default: return nil
+    } else if form == .signaling {
+      // Echo, and what is no command. The others of BR/EDR have numbers only: Vol 3, Part A, §4.
+      guard ![0x02...0x07, 0x0A...0x1A].contains(where: { $0.contains(octets[0]) }) else { return }
+      label = "data of signaling commands"
     }
+    if !range.isEmpty { fields.append(SensitiveField(kind: .opaque, range: range, label: label)) }
   }
 
-  private static func place(_ entries: [Entry], _ octets: [UInt8], _ start: Int) -> [SensitiveField] {
-    entries.compactMap { entry in
-      let from = start + entry.offset, to = min(octets.count, from + entry.count)
-      // A packet cut within a field still has a part of it.
-      guard from < to else { return nil }
-      if case .address = entry.kind, to - from < 6 {
-        return SensitiveField(kind: .opaque, range: from..<to, label: "cut")
-      }
-      return SensitiveField(kind: entry.kind, range: from..<to, label: "BR/EDR")
-    }
+  private mutating func meaning(of name: StaticString) -> Meaning {
+    let place = unsafe UInt(bitPattern: name.utf8Start)
+    if let known = meanings[place] { return known }
+    let found = Self.meaning(of: name.description)
+    meanings[place] = found
+    return found
   }
-  /// Addresses and link keys by turns, after their number.
-  private static func pairs(_ octets: [UInt8], _ start: Int) -> [SensitiveField] {
-    guard octets.count > start else { return [] }
-    return place(
-      (0..<Int(octets[start])).flatMap { [(1 + 22 * $0, 6, address), (7 + 22 * $0, 16, .key)] }, octets, start)
-  }
-  /// AD structures from `start` on.
-  private static func data(_ octets: [UInt8], _ start: Int) -> [SensitiveField] {
-    guard start < octets.count else { return [] }
-    return SensitiveField.find(in: Array(octets[start...]), as: .ad).map { field in
-      var field = field
-      field.range = field.range.lowerBound + start..<field.range.upperBound + start
-      return field
-    }
-  }
-
-  private static func command(_ opcode: UInt16) -> [Entry]? {
-    switch opcode {
-    case 0x0405, 0x0408, 0x0409, 0x040A, 0x040C, 0x040E, 0x0419, 0x041A, 0x0429, 0x042A, 0x042B, 0x042C, 0x042D, 0x042F,
-      0x0433, 0x0434, 0x043E, 0x080B, 0x0C0D, 0x0C12, 0x0C60:
-      [(0, 6, address)]
-    case 0x040B: [(0, 6, address), (6, 16, .key)]
-    case 0x040D: [(0, 6, address), (7, 16, .pairingRandom)]
-    case 0x042E: [(0, 6, address), (6, 4, .pairingRandom)]
-    case 0x0430: [(0, 6, address), (6, 16, .pairingRandom), (22, 16, .pairingRandom)]
-    case 0x0445:
-      [
-        (0, 6, address), (6, 16, .pairingRandom), (22, 16, .pairingRandom), (38, 16, .pairingRandom),
-        (54, 16, .pairingRandom),
-      ]
-    case 0x0C13: [(0, 248, .name)]
-    case 0x2026, 0x205E: [(0, 64, .publicKey)]
-    case 0x2044: [(3, 6, .address(isRandom: nil))]
-    case 0x2047, 0x2048: [(1, 6, .address(isRandom: nil))]
-    default: nil
-    }
-  }
-  /// Return parameters, the status first.
-  private static func answer(_ opcode: UInt16) -> [Entry]? {
-    switch opcode {
-    case 0x0408, 0x040B, 0x040C, 0x040D, 0x040E, 0x041A, 0x042B, 0x042C, 0x042D, 0x042E, 0x042F, 0x0430, 0x0433, 0x0434,
-      0x0445, 0x0C60:
-      [(1, 6, address)]
-    case 0x0C14: [(1, 248, .name)]
-    case 0x0C57: [(1, 16, .pairingRandom), (17, 16, .pairingRandom)]
-    case 0x0C7D:
-      [(1, 16, .pairingRandom), (17, 16, .pairingRandom), (33, 16, .pairingRandom), (49, 16, .pairingRandom)]
-    default: nil
-    }
-  }
-  private static func event(_ code: UInt8) -> [Entry]? {
-    switch code {
-    case 0x03, 0x2C: [(1, 2, .handle), (3, 6, address)]
-    case 0x04, 0x16, 0x17, 0x20, 0x31, 0x32, 0x34, 0x35, 0x3C, 0x3D: [(0, 6, address)]
-    case 0x07: [(1, 6, address), (7, 248, .name)]
-    case 0x12, 0x36: [(1, 6, address)]
-    case 0x18: [(0, 6, address), (6, 16, .key)]
-    case 0x33, 0x3B: [(0, 6, address), (6, 4, .pairingRandom)]
-    default: nil
-    }
-  }
-  /// From the octet behind the subevent code.
-  private static func leEvent(_ subevent: UInt8) -> [Entry]? {
-    switch subevent {
-    case 0x08: [(1, 64, .publicKey)]
-    case 0x09: [(1, 32, .key)]
-    case 0x0E: [(5, 6, .address(isRandom: nil))]
-    case 0x18: [(9, 6, .address(isRandom: nil))]
-    case 0x29:
-      [
-        (1, 2, .handle), (5, 6, .address(isRandom: nil)), (11, 6, .address(isRandom: true)),
-        (17, 6, .address(isRandom: true)),
-      ]
-    default: nil
+  private static func meaning(of label: String) -> Meaning {
+    switch label {
+    case "AD Type": .adType
+    case let label where label.hasSuffix("Address_Type") || label == "AddrType": .addressType
+    case "Random_Address", "Local_Resolvable_Private_Address", "Peer_Resolvable_Private_Address",
+      "Local_Resolvable_Address", "Peer_Resolvable_Address":
+      .randomAddress
+    case "Address": .adAddress
+    case "BD_ADDR": .deviceAddress
+    case "Peer_Address", "Peer_Identity_Address", "Direct_Address", "Scanner_Address": .address
+    case "Long_Term_Key", "Peer_IRK", "Local_IRK", "Key", "Long Term Key", "Identity Resolving Key", "Signature Key":
+      .kind(.key)
+    case "Random_Number", "Rand", "Encrypted_Diversifier", "EDIV": .kind(.keyIdentifier)
+    case "Random Value", "Plaintext_Data", "Encrypted_Data": .kind(.pairingRandom)
+    case "Confirm Value": .kind(.confirm)
+    case "DHKey Check": .kind(.check)
+    case "Public Key X": .publicKeyX
+    case "Public Key Y": .publicKeyY
+    case "Authentication Signature": .kind(.signature)
+    case "Name": .kind(.name)
+    case "Connection_Handle": .kind(.handle)
+    case "RSSI": .kind(.signalStrength)
+    case "Attribute Value", "Part Attribute Value", "Set Of Values", "Length Value Tuple List",
+      "Truncated Length Value Tuple":
+      .kind(.value)
+    case "Data", "Parameters", "Vendor_Parameters", "Return_Parameters": .data
+    default: .nothing
     }
   }
 }

@@ -59,6 +59,7 @@ public struct TraceOutline: TraceSink, Sendable {
   private var linkCount = 0
   private var addresses: [[UInt8]: Int] = [:]
   private var start: Int64?
+  private var finder = SensitiveFinder(findsHandles: true)
 
   public init(free: Set<TraceFreedom> = TraceFreedom.usual) { self.free = free }
 
@@ -184,7 +185,9 @@ public struct TraceOutline: TraceSink, Sendable {
     var hash = Hash()
     hash.add(UInt64(octets.count))
     var octets = octets
-    for field in form.map({ SensitiveField.find(in: octets, as: $0) }) ?? [] {
+    var fields: [SensitiveField] = []
+    if let form { fields = finder.find(in: octets, as: form) }
+    for field in fields {
       // What stands in the place of a free field.
       let number: Int
       switch field.kind {

@@ -49,6 +49,16 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
     if record.missingBefore > 0 { line.problem = "records are missing before this one" }
     return line
   }
+  /// A line for what a later packet shows about an earlier one; nil: the filter does not permit it.
+  func line(of finding: CheckFinding) -> TraceLine? {
+    var line = TraceLine(
+      number: finding.number, time: finding.time,
+      elapsed: finding.time.subtractingReportingOverflow(start ?? finding.time).partialValue, direction: nil,
+      adapter: finding.adapter, layer: TraceLayer(finding.rule.area),
+      connection: finding.connection.map { UInt32($0) }, name: "Record \(finding.number)", fields: "")
+    line.problem = finding.sentence
+    return filter.frames.contains(finding.number) && filter.permits(line) ? line : nil
+  }
   private mutating func show(_ line: TraceLine) {
     if filter.permits(line) { output.receive(line) }
   }
@@ -328,6 +338,18 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
     } catch {
       if line.name.isEmpty || line.name == "ACL Data" { line.name = "Signaling command" }
       line.problem = line.problem ?? error.description
+    }
+  }
+}
+
+extension TraceLayer {
+  /// The layer whose packets a rule is about.
+  fileprivate init(_ area: CheckRule.Area) {
+    switch area {
+    case .hci, .ad: self = .hci
+    case .l2cap: self = .l2cap
+    case .att, .gatt: self = .att
+    case .smp: self = .smp
     }
   }
 }

@@ -3,132 +3,269 @@ import BindruneToolbox
 import BindruneWire
 import BindruneHCI
 
-/// Replaces what identifies devices and people in a trace, and the keys of its links, so that it can be shared:
+/// # TraceScrubber
+/// **Overview**: replaces what identifies devices and people in a trace, and the keys of its links, and zeroes what
+/// nothing declares, so that the trace can be shared:
 ///
 ///     let scrubber = TraceScrubber(seed: 7)
-///     let (shared, report) = scrubber.scrub(trace)
-///     let proof = ScrubProof(trace, shared, report)
+///     var originals = ScrubOriginals(scrubber)
+///     try file.read(into: &originals)                        // once, to find the originals
+///     var writer = ScrubWriter(originals.plan(), CapturedTrace())
+///     try again.read(into: &writer)                          // and again, to replace them
+///     print(writer.report.addressCount, writer.output.records.count)
 ///
-/// Every replacement has the length of its original, and an original has one replacement. A private address that a key
-/// of the trace, or the caller's, resolves is resolved by the key's replacement. Times, handles, UUIDs, errors and
-/// lengths stay.
+/// **Function**: every replacement has the length of its original, and an original has one replacement. A private
+/// address that a key of the trace, or the caller's, resolves is resolved by the key's replacement. Times, handles,
+/// UUIDs, errors and lengths stay. A third pass, ``ScrubProver``, shows what a reader of the new trace may rely on.
+/// Memory grows with the number of different originals, not with the trace.
 public struct TraceScrubber: Sendable {
   /// Also replaces the values of characteristics, and manufacturer and service data.
   public var scrubsValues = false
+  /// Keeps what nothing declares; originals in it are searched for.
+  public var keepsUnknown = false
   /// Identity Resolving Keys that the trace does not hold; most significant octet first as numbers.
   public var identities: [UInt128] = []
-  private let seed: UInt128
+  fileprivate let seed: UInt128
 
   /// The same seed gives the same replacements. Who knows it can test guesses of originals: a shared seed is no secret.
   public init(seed: UInt128) { self.seed = seed }
 
+  /// Scrubs a trace in memory.
   public func scrub(_ trace: CapturedTrace) -> (trace: CapturedTrace, report: ScrubReport) {
-    var sink = DissectingSink(ScrubSurvey(trace, scrubsValues: scrubsValues))
-    trace.read(into: &sink)
-    let survey = sink.sink
-    var work = Work(trace, survey, seed, identities)
-    work.replaceSites()
-    work.openCommitments()
-    work.replaceStrays()
-    return (trace.with(work.storage), work.report)
-  }
-
-  private struct Work {
-    let trace: CapturedTrace
-    let survey: ScrubSurvey
-    var storage: [UInt8]
-    var replacements: ScrubReplacements
-    var report = ScrubReport()
-
-    init(_ trace: CapturedTrace, _ survey: ScrubSurvey, _ seed: UInt128, _ identities: [UInt128]) {
-      (self.trace, self.survey, storage) = (trace, survey, trace.storage)
-      func octets(_ site: ScrubSite) -> [UInt8] { site.places.map { trace.storage[$0] } }
-      let irks = survey.sites.filter { ScrubReport.identityLabels.contains($0.label) && $0.places.count == 16 }
-      let addresses = survey.sites.compactMap { site -> (value: UInt64, isRandom: Bool?)? in
-        guard case .address(let isRandom) = site.kind, let value = address(octets(site)) else { return nil }
-        return (value, isRandom)
-      }
-      replacements = ScrubReplacements(
-        seed: seed, identities: irks.map { UInt128(leastSignificantFirst: octets($0).span) } + identities,
-        addresses: addresses)
-    }
-
-    mutating func replaceSites() {
-      for site in survey.sites {
-        let original = site.places.map { trace.storage[$0] }, new: [UInt8]
-        switch site.kind {
-        case .address:
-          guard let value = address(original) else { continue }
-          new = octets(of: replacements.address(value), like: original)
-        case .key: new = replacements.key(original)
-        case .keyIdentifier: new = replacements.identifier(original)
-        case .name: new = replacements.name(original, after: site.prefix)
-        case .value: new = replacements.value(original, after: site.prefix)
-        case .publicKey: new = replacements.publicKey(original)
-        case .pairingRandom, .confirm, .check, .signature: new = replacements.chance(original)
-        case .opaque: new = [UInt8](repeating: 0, count: original.count)
-        case .handle, .signalStrength: continue
-        }
-        if new != original { report.replaced[site.kind.name, default: 0] += 1 }
-        for (place, octet) in zip(site.places, new) { storage[place] = octet }
-      }
-      let confirms = survey.sites.count { $0.kind == .confirm } - survey.commitments.count
-      for (what, count) in [
-        ("Confirm values whose commitment the trace does not open, or that need a TK", confirms),
-        ("DHKey Check values", survey.sites.count { $0.kind == .check }),
-        ("Authentication Signatures", survey.sites.count { $0.kind == .signature }),
-        ("results of LE Encrypt", survey.sites.count { $0.label == "Encrypted_Data" }),
-        ("contents of the management protocol, now zeros", survey.sites.count { $0.label == "management protocol" }),
-      ] where count > 0 {
-        report.unverifiable[what] = count
-      }
-      report.kept = survey.kept
-    }
-
-    /// Confirm values of LE Secure Connections are made anew from the new keys and random values.
-    mutating func openCommitments() {
-      func number(_ site: Int, _ range: Range<Int>) -> [UInt8] {
-        survey.sites[site].places[range].map { storage[$0] }
-      }
-      for commitment in survey.commitments {
-        let confirm = f4(
-          UInt256(leastSignificantFirst: number(commitment.own, 0..<32).span),
-          UInt256(leastSignificantFirst: number(commitment.other, 0..<32).span),
-          UInt128(leastSignificantFirst: number(commitment.random, 0..<16).span), commitment.z)
-        for (index, place) in survey.sites[commitment.confirm].places.enumerated() {
-          storage[place] = UInt8(truncatingIfNeeded: confirm >> UInt128(8 * index))
-        }
-      }
-    }
-
-    /// Originals in octets that have no fields, such as a vendor's packets: replaced where they occur.
-    mutating func replaceStrays() {
-      report.addresses = replacements.addresses
-      report.keys = replacements.keys
-      report.names = replacements.names
-      report.resolved = replacements.resolved
-      report.identities = replacements.identities.map { ($0.original, $0.replacement) }
-      let search = report.search
-      for run in runs(of: trace, survey) {
-        let octets = run.places.map { storage[$0] }
-        for found in search.find(in: octets) {
-          let places = run.places[found.range]
-          guard places.allSatisfy({ survey.isOpaque[$0] }) else { continue }
-          for (place, octet) in zip(places, found.replacement) { storage[place] = octet }
-          report.strays[found.what, default: 0] += 1
-        }
-      }
-    }
+    var originals = ScrubOriginals(self)
+    trace.read(into: &originals)
+    var writer = ScrubWriter(originals.plan(), CapturedTrace())
+    trace.read(into: &writer)
+    return (writer.output, writer.report)
   }
 }
 
-/// The octets that belong together: those of a record, and those of a frame in several.
-private func runs(of trace: CapturedTrace, _ survey: ScrubSurvey) -> [(number: Int, places: [Int])] {
-  trace.records.map { (number: $0.number, places: Array($0.octets.range)) } + survey.scattered
+/// The first pass of a ``TraceScrubber``: finds the originals of a trace.
+public struct ScrubOriginals: ~Copyable, CaptureSink {
+  /// Different addresses, keys or names that are told apart.
+  public static var most: Int { 1 << 18 }
+  private let scrubber: TraceScrubber
+  private var pass: DissectingSink<ScrubSurvey>
+  private var irks: [UInt128] = []
+  private var random: Set<UInt64> = [], addresses: Set<UInt64> = []
+  private var keys: Set<[UInt8]> = [], names: Set<[UInt8]> = []
+  /// The records so far.
+  public var count: Int { pass.sink.count }
+  /// The trace has more different originals than are told apart, and cannot be scrubbed whole.
+  public private(set) var hasTooMany = false
+  /// The trace has packets from the air, which may be encrypted: they cannot be scrubbed.
+  public private(set) var isFromAir = false
+
+  public init(_ scrubber: TraceScrubber) {
+    self.scrubber = scrubber
+    pass = DissectingSink(ScrubSurvey(scrubber))
+  }
+  public mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    if case .linkLayer = record.content { isFromAir = true }
+    pass.receive(record, bytes)
+    pass.sink.settle()
+    collect()
+  }
+  public var wantsMore: Bool { !hasTooMany && !isFromAir }
+
+  private mutating func collect() {
+    for field in pass.sink.takeFields() {
+      guard case .replace(let kind) = field.kind else { continue }
+      switch kind {
+      case .address(let isRandom):
+        guard let value = address(pass.sink.octets(of: field.place)) else { continue }
+        addresses.insert(value)
+        if isRandom == true { random.insert(value) }
+      case .key:
+        let key = pass.sink.octets(of: field.place)
+        keys.insert(key)
+        guard field.isIdentity, key.count == 16 else { continue }
+        let irk = UInt128(leastSignificantFirst: key.span)
+        if !irks.contains(irk), irks.count < 4_096 { irks.append(irk) }
+      case .name where field.prefix.isEmpty: names.insert(pass.sink.octets(of: field.place))
+      default: continue
+      }
+    }
+    if max(addresses.count, keys.count, names.count) > Self.most { hasTooMany = true }
+    _ = pass.sink.release()
+  }
+
+  /// After the whole trace: what is to be replaced, and by what.
+  public consuming func plan() -> ScrubPlan {
+    pass.sink.end()
+    collect()
+    var replacements = ScrubReplacements(
+      seed: scrubber.seed, identities: irks + scrubber.identities, random: random, found: addresses)
+    // In an order that does not depend on the run: a replacement avoids those before it.
+    for address in addresses.sorted() { _ = replacements.address(address) }
+    for key in keys { _ = replacements.key(key) }
+    for name in names { _ = replacements.name(name, after: []) }
+    return ScrubPlan(
+      scrubber: scrubber, count: count, replacements: replacements, commitments: pass.sink.commitments,
+      search: ScrubSearch(
+        addresses: replacements.addresses, keys: replacements.keys, names: replacements.names))
+  }
+}
+
+extension ScrubSurvey {
+  init(_ scrubber: TraceScrubber) {
+    self.init(scrubsValues: scrubber.scrubsValues, keepsUnknown: scrubber.keepsUnknown)
+  }
+}
+extension ScrubField {
+  /// An Identity Resolving Key.
+  var isIdentity: Bool {
+    label.isEqual(to: "Peer_IRK") || label.isEqual(to: "Local_IRK") || label.isEqual(to: "Identity Resolving Key")
+  }
+}
+
+/// What a trace has, and what takes its place. It holds originals: it is for the other passes, and for nobody else.
+public struct ScrubPlan: Sendable {
+  let scrubber: TraceScrubber
+  /// The records of the trace.
+  public let count: Int
+  var replacements: ScrubReplacements
+  let commitments: [Int: ScrubSurvey.Commitment]
+  let search: ScrubSearch
+}
+
+/// The second pass of a ``TraceScrubber``: passes the records on, scrubbed, in their order.
+public struct ScrubWriter<Output: CaptureSink>: ~Copyable, CaptureSink {
+  public var output: Output
+  public private(set) var report: ScrubReport
+  private var plan: ScrubPlan
+  private var pass: DissectingSink<ScrubSurvey>
+
+  public init(_ plan: ScrubPlan, _ output: Output) {
+    self.output = output
+    self.plan = plan
+    pass = DissectingSink(ScrubSurvey(plan.scrubber))
+    report = ScrubReport(plan)
+  }
+  public mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    pass.receive(record, bytes)
+    pass.sink.settle()
+    write()
+  }
+  /// A file that grows has only the records of the first pass.
+  public var wantsMore: Bool { pass.sink.count < plan.count && output.wantsMore }
+  public mutating func pause() {
+    pass.sink.end()
+    write()
+    report.finish(plan)
+    output.pause()
+  }
+
+  private mutating func write() {
+    for field in pass.sink.takeFields() { replace(field) }
+    for place in pass.sink.takeScattered() { replaceStrays(place) }
+    for var entry in pass.sink.release() {
+      if !plan.search.isEmpty { replaceStrays(&entry) }
+      var record = entry.record
+      record.octets = Octets(0, entry.new.count)
+      output.receive(record, entry.new.span)
+    }
+  }
+
+  // MARK: Fields
+
+  private mutating func replace(_ field: ScrubField) {
+    let kind: SensitiveField.Kind
+    switch field.kind {
+    case .open:
+      report.kept[field.label.description, default: 0] += 1
+      pass.sink.change(field.place) { entry, index, _ in entry.marks[index] = .open }
+      return
+    case .zero, .text:
+      report.zeroed[field.label.description, default: 0] += 1
+      let octet: UInt8 = field.kind == .text ? UInt8(ascii: "x") : 0
+      pass.sink.change(field.place) { entry, index, _ in
+        entry.new[index] = entry.octets[index] == 0 ? 0 : octet
+        entry.marks[index] = .done
+      }
+      return
+    case .replace(let replaced): kind = replaced
+    }
+    let original = pass.sink.octets(of: field.place)
+    guard let new = new(kind, original, field) else { return }
+    if new != original { report.replaced[kind.name, default: 0] += 1 }
+    if let what = kind.unverifiable(field, isOpened: plan.commitments[field.place.first.record] != nil) {
+      report.unverifiable[what, default: 0] += 1
+    }
+    pass.sink.change(field.place) { entry, index, number in
+      entry.new[index] = new[number]
+      entry.marks[index] = .done
+    }
+  }
+  private mutating func new(_ kind: SensitiveField.Kind, _ original: [UInt8], _ field: ScrubField) -> [UInt8]? {
+    switch kind {
+    case .address:
+      guard let value = address(original) else { return nil }
+      return octets(of: plan.replacements.address(value), like: original)
+    case .key: return plan.replacements.key(original)
+    case .keyIdentifier: return plan.replacements.identifier(original)
+    case .name: return plan.replacements.name(original, after: field.prefix)
+    case .value: return plan.replacements.value(original, after: field.prefix)
+    case .publicKey: return plan.replacements.publicKey(original)
+    case .confirm:
+      // Those of LE Secure Connections are made anew from the new keys and random values.
+      guard let commitment = plan.commitments[field.place.first.record] else {
+        return plan.replacements.chance(original)
+      }
+      func x(_ key: [UInt8]) -> UInt256 {
+        UInt256(leastSignificantFirst: Array(plan.replacements.publicKey(key)[..<32]).span)
+      }
+      let random = UInt128(leastSignificantFirst: plan.replacements.chance(commitment.random).span)
+      let confirm = f4(x(commitment.own), x(commitment.other), random, commitment.z)
+      return (0..<original.count).map { UInt8(truncatingIfNeeded: confirm >> UInt128(8 * $0)) }
+    case .pairingRandom, .check, .signature: return plan.replacements.chance(original)
+    case .opaque: return [UInt8](repeating: 0, count: original.count)
+    case .residue: return original.map { $0 == 0 ? 0 : 1 }
+    case .handle, .signalStrength: return nil
+    }
+  }
+
+  // MARK: Strays
+
+  /// Originals where no field is declared.
+  private func strays(in octets: [UInt8], _ marks: [ScrubEntry.Mark], _ change: (Int, UInt8) -> Void) -> [String] {
+    var found: [String] = []
+    plan.search.replace(in: octets, hasOpen: marks.contains(.open), isOpen: { marks[$0] == .open }) { place, octet in
+      if marks[place] == .declared || marks[place] == .open { change(place, octet) }
+    } count: { range, what in
+      if range.contains(where: { marks[$0] == .declared || marks[$0] == .open }) { found.append(what.rawValue) }
+    }
+    return found
+  }
+  private mutating func replaceStrays(_ entry: inout ScrubEntry) {
+    // The closure below cannot change what it reads.
+    var changes: [(Int, UInt8)] = []
+    for what in strays(in: entry.octets, entry.marks, { changes.append(($0, $1)) }) {
+      report.strays[what, default: 0] += 1
+    }
+    for (place, octet) in changes {
+      entry.new[place] = octet
+      entry.marks[place] = .done
+    }
+  }
+  private mutating func replaceStrays(_ place: ScrubPlace) {
+    if plan.search.isEmpty { return }
+    var marks: [ScrubEntry.Mark] = [], changes: [Int: UInt8] = [:]
+    pass.sink.change(place) { entry, index, _ in marks.append(entry.marks[index]) }
+    for what in strays(in: pass.sink.octets(of: place), marks, { changes[$0] = $1 }) {
+      report.strays[what, default: 0] += 1
+    }
+    if changes.isEmpty { return }
+    pass.sink.change(place) { entry, index, number in
+      guard let octet = changes[number] else { return }
+      entry.new[index] = octet
+      entry.marks[index] = .done
+    }
+  }
 }
 
 /// As in a packet, least significant octet first; or as text of 17 characters. nil: neither.
-private func address(_ octets: [UInt8]) -> UInt64? {
+func address(_ octets: [UInt8]) -> UInt64? {
   if octets.count == 6 { return octets.reversed().reduce(0) { $0 << 8 | UInt64($1) } }
   guard octets.count == 17 else { return nil }
   return UInt64(String(decoding: octets.filter { $0 != UInt8(ascii: ":") }, as: UTF8.self), radix: 16)
@@ -140,7 +277,7 @@ private func octets(of address: UInt64, like original: [UInt8]) -> [UInt8] {
 }
 
 extension SensitiveField.Kind {
-  fileprivate var name: String {
+  var name: String {
     switch self {
     case .address: "addresses"
     case .name: "names and serial numbers"
@@ -153,175 +290,48 @@ extension SensitiveField.Kind {
     case .signature: "Authentication Signatures"
     case .value: "values"
     case .opaque: "contents of the management protocol"
+    case .residue: "octets where zeros should be"
     case .handle, .signalStrength: ""
+    }
+  }
+  /// What the replacement of a field cannot verify.
+  fileprivate func unverifiable(_ field: ScrubField, isOpened: Bool) -> String? {
+    switch self {
+    case .confirm where !isOpened: "Confirm values whose commitment the trace does not open, or that need a TK"
+    case .check: "DHKey Check values"
+    case .signature: "Authentication Signatures"
+    case .opaque: "contents of the management protocol, now zeros"
+    case .pairingRandom where field.label.isEqual(to: "Encrypted_Data"): "results of LE Encrypt"
+    default: nil
     }
   }
 }
 
 /// What ``TraceScrubber`` has done. It holds originals: it is for the proof, and for nobody else.
 public struct ScrubReport: Sendable {
-  static var identityLabels: Set<String> { ["Peer_IRK", "Local_IRK", "Identity Resolving Key"] }
   /// Fields that have a replacement, by their kind.
   public internal(set) var replaced: [String: Int] = [:]
   /// Originals found and replaced where no field is declared.
   public internal(set) var strays: [String: Int] = [:]
   /// Values that cannot be verified any more.
   public internal(set) var unverifiable: [String: Int] = [:]
-  /// What stays, because nothing is known of it: people decide.
+  /// What nothing declares, now zeros: packets or fields.
+  public internal(set) var zeroed: [String: Int] = [:]
+  /// What stays as it is, but for originals that were found in it.
   public internal(set) var kept: [String: Int] = [:]
   /// Different private addresses that a key resolves.
-  public internal(set) var resolved = 0
-  public var addressCount: Int { addresses.count }
-  public var keyCount: Int { keys.count }
-  public var nameCount: Int { names.count }
-  /// Names of fewer than four octets are replaced, but not searched for.
-  public var shortNameCount: Int { names.keys.count { $0.count < Search.shortestName } }
-
-  var addresses: [UInt64: UInt64] = [:]
-  var keys: [[UInt8]: [UInt8]] = [:]
-  var names: [[UInt8]: [UInt8]] = [:]
-  var identities: [(original: UInt128, replacement: UInt128)] = []
-  var search: Search { Search(self) }
-
-  /// Finds originals: addresses and keys in both orders of their octets, and names.
-  struct Search {
-    static var shortestName: Int { 4 }
-    struct Found {
-      var range: Range<Int>
-      var replacement: [UInt8]
-      var what: String
-    }
-    private struct Needle {
-      var octets: [UInt8], replacement: [UInt8]
-      var what: String
-    }
-    /// By their first four octets.
-    private var needles: [UInt32: [Needle]] = [:]
-
-    fileprivate init(_ report: ScrubReport) {
-      func octets(_ value: UInt64) -> [UInt8] { (0..<6).map { UInt8(truncatingIfNeeded: value >> UInt64(8 * $0)) } }
-      for (original, new) in report.addresses { add("addresses", octets(original), octets(new), bothOrders: true) }
-      for (original, new) in report.keys where original.count >= 16 { add("keys", original, new, bothOrders: true) }
-      for (original, new) in report.names where original.count >= Self.shortestName {
-        add("names", original, new, bothOrders: false)
-      }
-    }
-    private mutating func add(_ what: String, _ octets: [UInt8], _ new: [UInt8], bothOrders: Bool) {
-      needles[Self.key(octets, 0), default: []].append(Needle(octets: octets, replacement: new, what: what))
-      if bothOrders { add(what, octets.reversed(), new.reversed(), bothOrders: false) }
-    }
-    private static func key(_ octets: [UInt8], _ at: Int) -> UInt32 {
-      UInt32(octets[at]) | UInt32(octets[at + 1]) << 8 | UInt32(octets[at + 2]) << 16 | UInt32(octets[at + 3]) << 24
-    }
-    func find(in octets: [UInt8]) -> [Found] {
-      var found: [Found] = [], at = 0
-      while at + 4 <= octets.count {
-        let here = needles[Self.key(octets, at)]?.filter { octets[at...].starts(with: $0.octets) }
-        guard let needle = here?.max(by: { $0.octets.count < $1.octets.count }) else {
-          at += 1
-          continue
-        }
-        found.append(
-          Found(range: at..<at + needle.octets.count, replacement: needle.replacement, what: needle.what))
-        at += needle.octets.count
-      }
-      return found
-    }
-  }
-}
-
-/// What a look at both traces shows: the scrubbed one is to be read again from its file.
-public struct ScrubProof: Sendable {
-  /// Records whose length, kind, time, direction, opcode or event code differ.
-  public private(set) var changedRecords: [Int] = []
-  /// Findings of the checker that only one of the traces has: `record 7 att.mtu`.
-  public private(set) var changedFindings: [String] = []
-  /// Records with a private address that one of the keys resolved and its replacement does not, or the reverse.
-  public private(set) var changedIdentities: [Int] = []
-  /// Private addresses that resolve in both.
   public private(set) var resolved = 0
-  /// Records that still hold an original, and of which kind.
-  public private(set) var remaining: [(number: Int, what: String)] = []
-  public var holds: Bool {
-    changedRecords.isEmpty && changedFindings.isEmpty && changedIdentities.isEmpty && remaining.isEmpty
-  }
+  public private(set) var addressCount = 0, keyCount = 0, nameCount = 0
+  /// Names of fewer than four octets are replaced, but not searched for.
+  public private(set) var shortNameCount = 0
+  private(set) var plan: ScrubPlan
 
-  /// `scrubbed` has the same records in the same order.
-  public init(_ original: CapturedTrace, _ scrubbed: CapturedTrace, _ report: ScrubReport) {
-    compare(original, scrubbed)
-    let findings = (Self.findings(original), Self.findings(scrubbed))
-    changedFindings =
-      findings.0.subtracting(findings.1).union(findings.1.subtracting(findings.0)).sorted()
-    identities(original, scrubbed, report)
-    search(scrubbed, report)
-  }
-
-  private mutating func compare(_ one: CapturedTrace, _ other: CapturedTrace) {
-    for index in 0..<max(one.records.count, other.records.count) {
-      guard index < one.records.count, index < other.records.count else {
-        changedRecords.append(index + 1)
-        continue
-      }
-      let (a, b) = (one.records[index], other.records[index])
-      let (x, y) = (one.octets(of: a), other.octets(of: b))
-      // The type, a command's opcode, an event's code and an ACL packet's header.
-      let head =
-        switch x.first {
-        case HCIPacketType.command.rawValue?: 4
-        case HCIPacketType.event.rawValue?: 3
-        case HCIPacketType.acl.rawValue?: 5
-        default: 1
-        }
-      // The file has microseconds.
-      let isSame =
-        a.content == b.content && x.count == y.count && a.originalCount == b.originalCount
-        && a.direction == b.direction && a.time / 1_000 == b.time / 1_000 && a.adapter == b.adapter
-        && (a.content != .packet || x.prefix(head) == y.prefix(head))
-      if !isSame { changedRecords.append(a.number) }
-    }
-  }
-  private static func findings(_ trace: CapturedTrace) -> Set<String> {
-    var sink = DissectingSink(Checker())
-    trace.read(into: &sink)
-    var counts: [String: Int] = [:]
-    for finding in sink.sink.findings {
-      counts["record \(finding.number) \(finding.rule.id) \(finding.party.rawValue)", default: 0] += 1
-    }
-    return Set(counts.map { $0.value > 1 ? "\($0.key) × \($0.value)" : $0.key })
-  }
-  private mutating func identities(_ one: CapturedTrace, _ other: CapturedTrace, _ report: ScrubReport) {
-    func places(_ trace: CapturedTrace) -> [(number: Int, value: UInt64)] {
-      var sink = DissectingSink(ScrubSurvey(trace, scrubsValues: false))
-      trace.read(into: &sink)
-      return sink.sink.sites.compactMap { site in
-        guard case .address = site.kind, let value = address(site.places.map { trace.storage[$0] }) else { return nil }
-        return (site.number, value)
-      }
-    }
-    let keys = report.identities.map { (AES128(key: $0.original), AES128(key: $0.replacement)) }
-    func resolve(_ value: UInt64, _ key: ((AES128, AES128)) -> AES128) -> Int? {
-      guard DeviceAddress(value).randomKind == .resolvablePrivate else { return nil }
-      return keys.firstIndex {
-        ah(key($0), UInt32(truncatingIfNeeded: value >> 24)) == UInt32(truncatingIfNeeded: value & 0xFF_FFFF)
-      }
-    }
-    let (a, b) = (places(one), places(other))
-    if a.count != b.count { changedIdentities.append(0) }
-    for (before, after) in zip(a, b) {
-      // A public address may look private: only what was replaced as private counts.
-      let (first, second) = (resolve(before.value, \.0), resolve(after.value, \.1))
-      if first != nil, first == second { resolved += 1 }
-      if first != second { changedIdentities.append(before.number) }
-    }
-  }
-  private mutating func search(_ trace: CapturedTrace, _ report: ScrubReport) {
-    var sink = DissectingSink(ScrubSurvey(trace, scrubsValues: false))
-    trace.read(into: &sink)
-    let search = report.search
-    for run in runs(of: trace, sink.sink) {
-      for found in search.find(in: run.places.map({ trace.storage[$0] })) {
-        remaining.append((run.number, found.what))
-      }
-    }
+  fileprivate init(_ plan: ScrubPlan) { self.plan = plan }
+  fileprivate mutating func finish(_ plan: ScrubPlan) {
+    resolved = plan.replacements.resolved
+    addressCount = plan.replacements.addresses.count
+    keyCount = plan.replacements.keys.count
+    nameCount = plan.replacements.names.count
+    shortNameCount = plan.replacements.names.keys.count { $0.count < ScrubSearch.shortestName }
   }
 }

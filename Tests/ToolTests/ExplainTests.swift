@@ -25,7 +25,27 @@ import Testing
     #expect(run.status != 0 && object["sound"] as? Bool == false && object["as"] as? String == "att")
   }
 
+  /// A form that nobody named, and that no header of HCI decides, is a guess.
+  @Test func guesses() async throws {
+    #expect(try await Tool.run(["explain", "02 01 06"]).output.contains("which is a guess; --as also fits: ad."))
+    let run = try await Tool.run(["explain", "--json", "04 0E 0E 01 16 20 00 00 00 00 00 00 00 00 00 00 00"])
+    let object = try #require(try run.objects().first)
+    #expect(run.status == 1 && object["as"] as? String == "hci" && object["guessed"] as? Bool == false)
+    #expect(object["also"] as? [String] == ["smp"])
+  }
+
   // MARK: A packet of a trace
+
+  @Test func traceOnStandardInput() async throws {
+    let plain = try await Tool.run(["explain", Self.trace + ":262"]).output
+      .replacing(Self.trace, with: "standard input")
+    let piped = try await Tool.shell("bindrune explain -:262 < \(Self.trace)").end()
+    #expect(piped.status == 0 && piped.output == plain && plain.contains("standard input"))
+    let object = try await Tool.shell("bindrune explain -:262 --json < \(Self.trace)").end()
+    #expect(object.status == 0 && object.output.hasPrefix("{"))
+    let none = try await Tool.shell("bindrune explain -:99999 < \(Self.trace)").end()
+    #expect(none.status == 1 && none.errors.contains("has no packet 99999"))
+  }
 
   private static let trace = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent().appending(path: "Fixtures/Traces/bumble-peripheral-mtu-517.btsnoop").path

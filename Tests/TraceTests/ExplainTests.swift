@@ -1,4 +1,6 @@
+import BindruneCapture
 import BindruneTrace
+import BindruneWire
 import Foundation
 import TestSupport
 import Testing
@@ -112,13 +114,93 @@ import Testing
     #expect(Explanation(of: [0x02, 0x01, 0x06, 0x03, 0x03, 0x0D, 0x18]).form == .ad)
   }
 
+  /// A header that states the packet's length decides, also where the rest is wrong: Vol 4, Part E, §5.4. The other form
+  /// is Pairing Random, Vol 3, Part H, §3.5.4.
+  @Test func headersThatFit() {
+    let packet: [UInt8] = [0x04, 0x0E, 0x0E, 0x01, 0x16, 0x20] + [UInt8](repeating: 0, count: 11)
+    let explanation = Explanation(of: packet)
+    #expect(explanation.form == .hci && !explanation.isSound && !explanation.isGuess)
+    #expect(explanation.alternatives == [.smp])
+    #expect(Explanation(of: packet + [0]).isGuess)
+    let headers: [[UInt8]] = [
+      [1, 0xFF, 0xFC, 2], [2, 0x40, 0, 2, 0], [3, 0x40, 0, 2], [4, 0xFF, 2], [5, 0x40, 0, 2, 0xC0],
+    ]
+    for header in headers {
+      let explanation = Explanation(of: header + [0xAA, 0xBB])
+      #expect(explanation.form == .hci && !explanation.isGuess, "\(header)")
+    }
+    #expect(Explanation(of: [0x0A, 0x03, 0x00]).isGuess && !Explanation(of: [0x0A, 0x03, 0x00], as: .att).isGuess)
+  }
+
+  /// Octets that break a rule of the checker by themselves.
+  @Test(
+    arguments: [
+      (.ad, [0x0A, 0x09, 0x53, 0x65, 0x6E, 0x73, 0x6F, 0x72, 0x20, 0xC3, 0x28], "ad.name"),
+      (.ad, [0x02, 0x01, 0x03], "ad.flags-modes"), (.ad, [0x05, 0x12, 0x06, 0x00, 0x05, 0x00], "ad.interval-range"),
+      (.ad, [0x03, 0x09, 0x41, 0x42, 0x03, 0x09, 0x43, 0x44], "ad.once"),
+      (.att, [0x01, 0x08, 0x01, 0x00, 0x00], "att.error-code"),
+      // A list of attributes whose handles do not ascend. Vol 3, Part F, §3.4.3.2.
+      (.att, [0x05, 0x01, 0x04, 0x00, 0x00, 0x28, 0x03, 0x00, 0x03, 0x28], "att.list-ascending"),
+      (.att, [0x0A, 0x00, 0x00], "att.handle-zero"),
+      (.hci, [0x02, 0x40, 0x20, 0x07, 0x00, 0x03, 0x00, 0x04, 0x00, 0x0A, 0x00, 0x00], "att.handle-zero"),
+      // A scan window that is longer than its interval. Vol 4, Part E, §7.8.10.
+      (.hci, [0x01, 0x0B, 0x20, 0x07, 0x01, 0x10, 0x00, 0x20, 0x00, 0x00, 0x00], "hci.scan-window"),
+    ] as [(Explanation.Form, [UInt8], String)])
+  func brokenRules(form: Explanation.Form, octets: [UInt8], rule: String) {
+    var explanation = Explanation(of: octets, as: form)
+    #expect(explanation.isSound)
+    explanation.judge()
+    let marks = explanation.rows.filter { $0.kind == .problem }.map(\.label)
+    #expect(marks.contains(rule) && !explanation.isSound, "\(marks)")
+  }
+
+  /// Every record of every fixture of the checker: marked with what the checker finds, and with nothing else.
+  @Test func recordsAreMarkedAsTheCheckerFinds() throws {
+    for fixture in CheckTests.cases() {
+      var script = CheckScript()
+      for line in fixture.lines { try script.append(line.text.replacing("!", with: "")) }
+      let findings = script.check().findings
+      for number in script.packets.indices.map({ $0 + 1 }) {
+        var sink = DissectingSink(ExplainedRecord(number))
+        for (index, packet) in script.packets.enumerated() {
+          let record = CaptureRecord(
+            number: index + 1, time: packet.time, direction: packet.direction, octets: Octets(0, packet.octets.count))
+          sink.receive(record, packet.octets.span)
+        }
+        sink.pause()
+        guard let explanation = sink.sink.explanation(as: nil) else { continue }
+        let own = findings.filter { $0.number == number }
+        #expect(explanation.isSound == own.isEmpty, "\(fixture.place), record \(number)")
+        for finding in own {
+          #expect(explanation.rows.contains { $0.kind == .problem && $0.label == finding.rule.id }, "\(fixture.place)")
+        }
+      }
+    }
+  }
+
+  /// What the recorder has cut is no fault of its sender.
+  @Test func cutRecords() throws {
+    let packet = octets("02 40 00 07 00 03 00 04 00 0A 03 00")
+    for count in 1..<packet.count {
+      var sink = DissectingSink(ExplainedRecord(1))
+      let record = CaptureRecord(
+        number: 1, direction: .fromHost, originalCount: packet.count, octets: Octets(0, count))
+      sink.receive(record, packet.span.extracting(first: count))
+      sink.pause()
+      let explanation = try #require(sink.sink.explanation(as: nil))
+      #expect(explanation.isSound, "\(count)")
+      #expect(explanation.rows.last?.text == "The recorder kept \(count) of 12 octets.")
+    }
+  }
+
   /// 100,000 packets through detection and every form: rows, never a trap.
   @Test func badInput() throws {
     let samples = try ["att.txt", "hci.txt", "l2cap.txt", "smp.txt"].flatMap {
       try VectorFile($0).vectors.map(\.octets)
     }
     for packet in Fuzz(samples, cases: 100_000 / 7, longest: 80) {
-      _ = Explanation(of: packet)
+      var detected = Explanation(of: packet)
+      detected.judge()
       for form in Explanation.Form.allCases {
         let explanation = Explanation(of: packet, as: form)
         let found = faults(explanation)

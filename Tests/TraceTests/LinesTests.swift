@@ -295,4 +295,29 @@ struct Packets {
       }
     }
   }
+
+  /// The lines name what the checker finds, each finding once: also what only a later packet shows.
+  @Test func marks() throws {
+    for fixture in CheckTests.cases() {
+      var script = CheckScript()
+      for line in fixture.lines { try script.append(line.text.replacing("!", with: "")) }
+      var sink = DissectingSink(MarkedLines(LineSink()))
+      for (index, packet) in script.packets.enumerated() {
+        let record = CaptureRecord(
+          number: index + 1, time: packet.time, direction: packet.direction, octets: Octets(0, packet.octets.count))
+        sink.receive(record, packet.octets.span)
+      }
+      sink.pause()
+      let findings = script.check().findings
+      for finding in findings {
+        let sentence = "\(finding.rule.id): \(finding.seen); allowed: \(finding.allowed)  (\(finding.rule.section))"
+        let lines = sink.sink.output.lines.filter {
+          $0.number == finding.number && $0.problem?.contains(sentence) == true
+        }
+        #expect(lines.count == 1, "\(fixture.place): \(sentence)")
+      }
+      let late = sink.sink.output.lines.count { $0.name.hasPrefix("Record ") }
+      #expect(sink.sink.output.lines.count - late == script.packets.count, "\(fixture.place)")
+    }
+  }
 }

@@ -14,9 +14,13 @@ struct Explain: AsyncParsableCommand {
     abstract: "Draw a packet field by field.",
     discussion: """
       The octets are hexadecimal digits; spaces, colons, commas, 0x and line breaks between them do not matter, and - \
-      reads them from standard input. FILE:FRAME takes a packet of a trace by its number. The first form that fits is \
-      drawn: an HCI packet with its H4 packet type octet, an L2CAP frame, an ATT PDU, an SMP PDU, a signaling command \
-      or advertising data; --as selects another. The octets of keys are shown.
+      reads them from standard input. FILE:FRAME takes a packet of a trace by its number, -:FRAME of a trace on \
+      standard input. Octets that begin with the header of an HCI packet of their length, H4 packet type octet first, \
+      are drawn as one. For others the first form that fits is a guess: an L2CAP frame, an ATT PDU, an SMP PDU, a \
+      signaling command or advertising data; --as selects another. The octets of keys are shown.
+
+      Marked is what breaks a rule of `trace check`: by itself, or, in a trace, together with the other packets. The \
+      status is then 1.
 
       Examples:
         bindrune explain 02 40 20 07 00 03 00 04 00 0A 03 00
@@ -26,7 +30,7 @@ struct Explain: AsyncParsableCommand {
 
   @Argument(
     parsing: .remaining,
-    help: ArgumentHelp("Octets in hexadecimal, FILE:FRAME, or - for standard input.", valueName: "octets"))
+    help: ArgumentHelp("Octets in hexadecimal, FILE:FRAME, -:FRAME, or - for standard input.", valueName: "octets"))
   var octets: [String]
   @Option(
     name: .customLong("as"),
@@ -56,8 +60,15 @@ struct Explain: AsyncParsableCommand {
     }
     try explain(Self.parse(text))
   }
+  /// `-:17` looks like an option to the parser: it is moved behind `--`.
+  static func separated(_ arguments: [String]) -> [String] {
+    guard arguments.first == "explain", !arguments.contains("--"),
+      let place = arguments.firstIndex(where: { $0.hasPrefix("-:") })
+    else { return arguments }
+    return arguments[..<place] + arguments[(place + 1)...] + ["--", arguments[place]]
+  }
   /// A file's name, rather than octets: there is such a file, or it has characters that octets do not have.
-  private static func isPath(_ text: String) -> Bool { exists(text) || !areOctets(text) }
+  private static func isPath(_ text: String) -> Bool { text == "-" || exists(text) || !areOctets(text) }
   /// `FILE`, `FILE:0` or `FILE:x` of a file that exists: the file's name.
   private static func pathWithoutFrame(_ text: String) -> String? {
     if areOctets(text) { return nil }
@@ -69,8 +80,12 @@ struct Explain: AsyncParsableCommand {
   }
   private static func areOctets(_ text: String) -> Bool { text.allSatisfy { $0.isHexDigit || " :,xX".contains($0) } }
 
-  private func explain(_ octets: [UInt8], as form: Explanation.Form? = nil, of source: Source? = nil) throws {
-    let explanation = Explanation(of: octets, as: form ?? self.form?.form)
+  private func explain(_ octets: [UInt8]) throws {
+    var explanation = Explanation(of: octets, as: form?.form)
+    explanation.judge()
+    try show(explanation, of: nil)
+  }
+  private func show(_ explanation: Explanation, of source: Source?) throws {
     if json {
       Console.line(object(explanation, source))
     } else {
@@ -93,14 +108,17 @@ struct Explain: AsyncParsableCommand {
         switch line.kind {
         case .layer: .bold
         case .entry: .cyan
-        case .flag: .dim
+        case .flag, .note: .dim
         case .wrong, .problem: .red
         case .field, .bits: nil
         }
       Console.line(style.map { Console.styled(line.text, $0) } ?? line.text)
     }
-    if !explanation.alternatives.isEmpty {
-      let others = explanation.alternatives.map(\.rawValue).joined(separator: ", ")
+    let others = explanation.alternatives.map(\.rawValue).joined(separator: ", ")
+    if explanation.isGuess, !explanation.isSound || !others.isEmpty {
+      let choice = others.isEmpty ? "no other form fits" : "--as also fits: \(others)"
+      Console.line(Console.styled("Explained as \(explanation.form.rawValue), which is a guess; \(choice).", .dim))
+    } else if !others.isEmpty {
       Console.line(Console.styled("Explained as \(explanation.form.rawValue). --as also fits: \(others).", .dim))
     }
   }
@@ -117,6 +135,7 @@ struct Explain: AsyncParsableCommand {
     }
     line.add("octets", hexText(explanation.octets.span))
     line.add("as", explanation.form.rawValue)
+    line.add("guessed", explanation.isGuess)
     line.add("also", explanation.alternatives.map(\.rawValue))
     line.add("sound", explanation.isSound)
     line.add(
@@ -178,18 +197,16 @@ struct Explain: AsyncParsableCommand {
   // MARK: A packet of a trace
 
   private func explain(_ number: Int, of path: String) throws {
-    var sink = DissectingSink(OneFrame(number))
+    var sink = DissectingSink(ExplainedRecord(number))
     var file: TraceFile
     do throws(TraceError) { file = try TraceFile(path: path) } catch { throw Failure(error.description) }
     do throws(TraceError) { try file.read(into: &sink) } catch {
-      if sink.sink.octets == nil { throw Failure(error.description) }
+      if sink.sink.records.isEmpty { throw Failure(error.description) }
     }
-    guard let octets = sink.sink.octets, !octets.isEmpty, octets.count <= 0xFFFF else {
-      throw Failure("\(path) has no packet \(number): `bindrune trace show` lists its packets.")
+    guard let explanation = sink.sink.explanation(as: form?.form) else {
+      throw Failure("\(file.path) has no packet \(number): `bindrune trace show` lists its packets.")
     }
-    let source = Source(path: path, records: sink.sink.fragments)
-    if let frame = sink.sink.frame { return try explain(frame, as: form?.form ?? .l2cap, of: source) }
-    try explain(octets, as: form?.form ?? .hci, of: source)
+    try show(explanation, of: Source(path: file.path, records: sink.sink.records))
   }
 }
 
@@ -200,40 +217,4 @@ struct ExplainedForm: ExpressibleByArgument {
     guard let form = Explanation.Form(rawValue: argument.lowercased()) else { return nil }
     self.form = form
   }
-}
-
-/// Keeps one packet of a trace, and the frame that it ends if its own octets are only the last of it.
-private struct OneFrame: TraceSink {
-  let number: Int
-  var octets: [UInt8]?
-  var frame: [UInt8]?
-  /// The records whose octets these are.
-  var fragments: [Int] = []
-  /// The records of each link's incomplete frame, by adapter, direction and handle.
-  private var incomplete: [UInt64: [Int]] = [:]
-  init(_ number: Int) { self.number = number }
-
-  var wantsMore: Bool { octets == nil }
-  mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    guard record.content == .packet else { return }
-    if bytes.count > 2, bytes[0] == HCIPacketType.acl.rawValue {
-      let side: UInt64 = record.direction == .fromHost ? 0 : 1
-      let link = UInt64(record.adapter) << 32 | side << 16 | UInt64(bytes[1]) | UInt64(bytes[2] & 0x0F) << 8
-      if bytes[2] >> 4 & 3 != 1 { incomplete[link] = [] }
-      // A frame has at most 65,539 octets; a hostile trace has any number of continuing fragments.
-      if incomplete[link, default: []].count < 4_096 { incomplete[link, default: []].append(record.number) }
-      if record.number == number { fragments = incomplete[link] ?? [] }
-    }
-    guard record.number == number else { return }
-    if fragments.isEmpty { fragments = [number] }
-    octets = bytes.indices.map { bytes[$0] }
-  }
-  mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
-    guard record.number == number, fragments.count > 1 else { return }
-    let header = [UInt16(truncatingIfNeeded: frame.length), frame.channel.rawValue]
-    self.frame = header.flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] } + payload.indices.map { payload[$0] }
-  }
-  mutating func violation(
-    _: L2CAPViolation, _: ConnectionHandle, _: HCIDirection?, of _: CaptureRecord
-  ) {}
 }

@@ -13,8 +13,10 @@ struct TraceShow: AsyncParsableCommand {
     abstract: "Show the packets of a trace, a line each.",
     discussion: """
       → is from the host, ← to it. A packet that only carries a fragment says so; the line of the last fragment \
-      describes the whole PDU. Names of attributes come from the discovery in the trace itself. monitor: shows what \
-      the kernel sees of every adapter, live, beside bluetoothd and other programs; it needs CAP_NET_RAW.
+      describes the whole PDU. Names of attributes come from the discovery in the trace itself. Behind ! stands what \
+      the packet breaks of the rules of `trace check`, which a later packet may show: then in a line of its own. \
+      monitor: shows what the kernel sees of every adapter, live, beside bluetoothd and other programs; it needs \
+      CAP_NET_RAW.
 
       With --json or --fields it reads several traces side by side, and folders, which stand for the traces in them \
       and below them. A bad file stops no other, and the status is then 2.
@@ -111,10 +113,11 @@ struct TraceShow: AsyncParsableCommand {
     try read(file, &sink)
     Self.warn(ofEncrypted: sink.dissector.encryptedCount, file)
   }
-  private func lines(_ name: String, _ write: @escaping ([UInt8]) -> Void) -> TraceLines<TracePrinter> {
+  private func lines(_ name: String, _ write: @escaping ([UInt8]) -> Void) -> MarkedLines<TracePrinter> {
     let identities = irk.enumerated().map { TraceNames.Identity(name: $1.name ?? "identity \($0 + 1)", irk: $1.key) }
     let printer = TracePrinter(isJSON: json, isVerbose: verbose, file: name, write: write)
-    return TraceLines(printer, filter: filter, identities: identities)
+    return MarkedLines(
+      printer, filter: filter, identities: identities, isLive: follow || files[0] == TraceOptions.monitor)
   }
   /// A capture from the air has packets that only the key's owner can read.
   private static func warn(ofEncrypted count: Int, _ file: String) {
