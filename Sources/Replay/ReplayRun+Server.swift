@@ -46,13 +46,14 @@ extension ReplayRun {
     default: return false
     }
   }
-  /// Both indicate Service Changed, and the recorded range has all of ours. Vol 3, Part G, §7.1.
+  /// An indication of Service Changed. Vol 3, Part G, §7.1.
+  func isServiceChange(_ pdu: [UInt8]) -> Bool {
+    pdu.count == 7 && pdu.opcode == HandleValueIndication.opcode
+      && database.serviceChanged?.rawValue == pdu.little16(1)
+  }
+  /// Both indicate Service Changed, and the recorded range has all of ours.
   func coversServiceChange(_ recorded: [UInt8], _ ours: [UInt8]) -> Bool {
-    guard recorded.count == 7, ours.count == 7, recorded.opcode == HandleValueIndication.opcode,
-      recorded[..<3] == ours[..<3],
-      database.serviceChanged?.rawValue == ours.little16(1)
-    else { return false }
-    return recorded.little16(3) <= ours.little16(3) && recorded.little16(5) >= ours.little16(5)
+    isServiceChange(recorded) && isServiceChange(ours) && ServiceChanges.covers(recorded, ours)
   }
   private func isConfiguration(_ handle: UInt16) -> Bool {
     let place = configurations.partitioning { $0 >= handle }
@@ -157,9 +158,29 @@ extension ReplayRun {
 
   mutating func playValue(_ recorded: [UInt8], _ link: Int) {
     guard let id = live[link]?.id else { return }
-    // Service Changed, which our server has indicated by itself.
-    if let ours = front(.values, link), ours == recorded || coversServiceChange(recorded, ours) {
-      return compare(recorded, .values, link)
+    let isChange = isServiceChange(recorded)
+    // Service Changed, which our server has indicated by itself: here, or where the recorded one does it later.
+    while let ours = front(.values, link), isServiceChange(ours) {
+      let later = script.next(after: step, on: link) {
+        $0.direction == .fromHost && $0.stream == .values && coversServiceChange($0.payload, ours)
+      }
+      if isChange, coversServiceChange(recorded, ours) || later == nil { return compare(recorded, .values, link) }
+      take(.values, link)
+      live[link]?.changes.addOurs(ours)
+      confirm(on: link)
+    }
+    if isChange {
+      if live[link]?.changes.takeOurs(coveredBy: recorded) == true {
+        result.links[link].compared[.values, default: 0] += 1
+        result.use(.serviceChangedTime, at: number)
+        countEqual(.values, link)
+        // Ours has its confirmation.
+        let confirmation = script.next(after: step, on: link) {
+          $0.direction == .fromController && $0.stream == .confirmations
+        }
+        if let confirmation { skipped.insert(confirmation) }
+        return
+      }
     }
     if !send(recorded, id) {
       // The client's subscription is older than the trace.
@@ -168,6 +189,7 @@ extension ReplayRun {
     }
     pump()
     compare(recorded, .values, link)
+    if isChange { live[link]?.changes.addTheirs(recorded) }
   }
   /// False if the client has not subscribed.
   private mutating func send(_ pdu: [UInt8], _ link: LinkID) -> Bool {
