@@ -49,7 +49,7 @@ public struct Replay: Sendable {
       run.play()
       result.merge(run.result)
     }
-    if frames == 0 { throw .noFrames }
+    if frames == 0, result.comparedCount == 0 { throw .noFrames }
     if !result.isEqual { judge(&result) }
     return result
   }

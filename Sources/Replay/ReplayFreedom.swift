@@ -8,6 +8,8 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
   case serviceChangedTime = "time of Service Changed"
   case applicationValue = "value set by the application"
   case entries = "fewer entries than fit"
+  case errorHandle = "handle of an error about none"
+  case optionalRequest = "optional request refused"
   case uuidForm = "short UUID in its 128-bit form"
   case discovery = "discovery strategy"
   case mtuExchange = "time of the MTU exchange"
@@ -41,6 +43,10 @@ public enum ReplayFreedom: String, Sendable, CaseIterable {
       "A search finds services that an earlier one did not find, or no longer finds them: our application changed them."
     case .entries:
       "The recorded server's list ends earlier than ours; the client asks for the rest."
+    case .errorHandle:
+      "One of the two names no handle, 0x0000, in Unlikely Error or Insufficient Resources, the other that of the request."
+    case .optionalRequest:
+      "The recorded server supports fewer requests, or reads no part of a value that is not long: both are optional."
     case .discovery: "Our client asks further or other questions to discover the same attributes."
     case .mtuExchange:
       """

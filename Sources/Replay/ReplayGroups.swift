@@ -55,13 +55,11 @@ struct ServiceChanges {
   private(set) var ours: [[UInt8]] = []
 
   mutating func addTheirs(_ pdu: [UInt8]) { theirs.append(pdu) }
+  /// The services change: what was indicated before says nothing of it.
+  mutating func forgetTheirs() { theirs = [] }
   mutating func addOurs(_ pdu: [UInt8]) { ours.append(pdu) }
-  /// Takes a recorded one that says all of ours.
-  mutating func takeTheirs(covering pdu: [UInt8]) -> Bool {
-    guard let index = theirs.firstIndex(where: { Self.covers($0, pdu) }) else { return false }
-    theirs.remove(at: index)
-    return true
-  }
+  /// A recorded one says all of ours.
+  func hasTheirs(covering pdu: [UInt8]) -> Bool { theirs.contains { Self.covers($0, pdu) } }
   /// Takes those of ours that the recorded one says too; false: there is none.
   mutating func takeOurs(coveredBy pdu: [UInt8]) -> Bool {
     let count = ours.count

@@ -63,7 +63,8 @@ public struct ReplayDivergence: Sendable, Equatable {
       return "The recorded host sends \(left.first ?? "nothing"), ours \(right.first ?? "nothing")."
     }
     for (one, other) in zip(left, right) where one != other { return "Recorded is \(one), ours is \(other)." }
-    return "The recorded PDU has \(recorded?.count ?? 0) octets, ours \(ours?.count ?? 0), and their beginnings are equal."
+    return
+      "The recorded PDU has \(recorded?.count ?? 0) octets, ours \(ours?.count ?? 0), and their beginnings are equal."
   }
 }
 

@@ -153,7 +153,7 @@ extension ReplayRun {
     guard let id = live[link]?.id, !recorded.isEmpty else { return }
     let code = recorded.code
     if isOfEarlierPairing(recorded, link) { return result.pass(.pairingNotCompared, at: number) }
-    if live[link]?.pairing.leavesOut(code, isHosts: true) == true { return result.pass(.keyDistribution, at: number) }
+    if live[link]?.pairing.leavesOut(code, isHosts: true) == true { return permit(.keyDistribution, .security, link) }
     switch code {
     // Our host may have begun by itself, because the peer asked.
     case PairingRequest.code where front(.security, link)?.code != code:
@@ -442,6 +442,11 @@ extension ReplayRun {
       IdentityInformation.code, SigningInformation.code, PairingPublicKey.code, PairingDHKeyCheck.code:
       return live[link]?.pairing.peer != nil || seed == nil ? .randomValues : nil
     case IdentityAddressInformation.code: return .ownAddress
+    // The reason with which a host refuses to pair at all.
+    case PairingFailed.code where recorded.count == 2 && ours.count == 2:
+      let reasons = [PairingFailure.pairingNotSupported, .unspecifiedReason, .repeatedAttempts].map(\.rawValue)
+      return live[link]?.pairing.recorded?.isRefused == true && reasons.contains(recorded[1])
+        && reasons.contains(ours[1]) ? .refusal : nil
     // Which keys are offered and asked for. Vol 3, Part H, §3.6.1.
     case PairingRequest.code, PairingResponse.code:
       return Self.differInKeys(recorded, ours, request: live[link]?.pairing.recorded?.request) ? .keyDistribution : nil
@@ -466,7 +471,7 @@ extension ReplayRun {
     guard let id = live[link]?.id else { return }
     let isDisconnect = command.commandOpcode == Disconnect.opcode
     // The link ends already. Vol 4, Part E, §7.1.6.
-    if isDisconnect, live[link]?.isEnding == true { return result.pass(.repeatedDisconnect, at: number) }
+    if isDisconnect, live[link]?.isEnding == true { return permit(.repeatedDisconnect, .commands, link) }
     if isDisconnect { live[link]?.isEnding = true }
     if !isDisconnect, script.isDead(link, at: step) { return result.pass(.deadBearer, at: number) }
     switch try? AnyCommand(command.span) {
@@ -564,6 +569,30 @@ extension ReplayRun {
       }
     }
   }
+  /// Encrypts a link on which the trace begins, with a key that the trace does not show: the recorded server permits what
+  /// it refuses elsewhere. False if the link is encrypted, or the trace shows its beginning.
+  mutating func encryptBefore(_ link: Int) -> Bool {
+    guard script.links[link].begin == nil, let id = live[link]?.id, let peer = live[link]?.peer,
+      core.security(of: id)?.isEncrypted == false
+    else { return false }
+    let isCentral = result.links[link].role == .central
+    give(LongTermKey(key: SecurityKey(.max), ediv: .max, rand: .max), isPeers: isCentral, to: peer, on: link)
+    let handle = script.links[link].handle.littleOctets
+    if isCentral {
+      core.encrypt(id, id: newID(), now: now)
+    } else {
+      // LE Long Term Key Request. Vol 4, Part E, §7.7.65.5.
+      let event: [UInt8] = [4, 0x3E, 13, 5] + handle + [UInt8](repeating: 0xFF, count: 10)
+      core.receive(event.span, now: now)
+    }
+    pump()
+    take(.commands, link)
+    // Encryption Change. Vol 4, Part E, §7.7.8.
+    let event: [UInt8] = [4, 8, 4, 0] + handle + [1]
+    core.receive(event.span, now: now)
+    pump()
+    return core.security(of: id)?.isEncrypted == true
+  }
   /// Gives our host the key of a pairing that the trace does not show.
   private mutating func give(
     _ wanted: LongTermKey, isPeers: Bool, to peer: PeerID, on link: Int, whilePairing isPairing: Bool = false
@@ -590,7 +619,9 @@ extension ReplayRun {
   /// The key of the current step is the Short Term Key of a legacy pairing in whose middle the trace begins: it has no
   /// EDIV and Rand either, and makes no bond of LE Secure Connections. Vol 3, Part H, §2.4.4.1.
   private func isShortTerm(on link: Int) -> Bool {
-    let random = script.previous(before: step, on: link) { $0.stream == .security && $0.payload.code == PairingRandom.code }
+    let random = script.previous(before: step, on: link) {
+      $0.stream == .security && $0.payload.code == PairingRandom.code
+    }
     let check = script.previous(before: step, on: link) {
       $0.stream == .security && [PairingPublicKey.code, PairingDHKeyCheck.code].contains($0.payload.code)
     }

@@ -206,6 +206,7 @@ struct ReplayRun: ~Copyable {
   /// The application changes its services.
   private mutating func apply(_ change: RebuiltDatabase.Change) {
     result.use(.servicesChanged, at: number)
+    for link in live.keys { live[link]?.changes.forgetTheirs() }
     for handle in change.removed {
       do throws(DatabaseError) {
         try core.remove(service: AttributeHandle(rawValue: handle), andIncludes: true)
@@ -276,7 +277,7 @@ struct ReplayRun: ~Copyable {
   }
   /// Keeps a PDU until a recorded one is compared with it. The recorded host has not sent the oldest of too many.
   private mutating func keep(_ sent: Sent, _ link: Int) {
-    if sent.stream == .values, isServiceChange(sent.pdu), live[link]?.changes.takeTheirs(covering: sent.pdu) == true {
+    if sent.stream == .values, isServiceChange(sent.pdu), live[link]?.changes.hasTheirs(covering: sent.pdu) == true {
       // The recorded host has indicated it already, and the peer has confirmed it.
       result.use(.serviceChangedTime, at: number)
       confirmations.append(link)
@@ -408,6 +409,8 @@ struct ReplayRun: ~Copyable {
 
   private mutating func playHost(_ current: ReplayStep) {
     guard let link = current.link, let stream = current.stream else { return }
+    // Its request was kept from our host.
+    if skipped.contains(step) { return permit(.optionalRequest, stream, link) }
     guard live[link] != nil else { return diverge(current.payload, nil, stream, link, isCompared: true) }
     switch stream {
     case .client: playClient(current.payload, link)
@@ -420,7 +423,13 @@ struct ReplayRun: ~Copyable {
   private mutating func playPeer(_ current: ReplayStep) {
     guard let link = current.link, live[link] != nil, !skipped.contains(step) else { return }
     switch current.stream {
-    case .client: prepareValues(for: current, link)
+    case .client where refusesOptional(current):
+      if let partner = current.partner { skipped.insert(partner) }
+      return
+    case .client:
+      prepareValues(for: current, link)
+      playRequest(current, link)
+      return answerUnrecordedRequests(link)
     case .security:
       guard let pdu = peersPDU(current.payload, link) else { return }
       if pdu != current.payload {
@@ -437,7 +446,7 @@ struct ReplayRun: ~Copyable {
   }
 
   /// A server has refused a request for lack of security. Vol 3, Part C, §10.3.2.
-  private func isDemand(_ pdu: [UInt8]) -> Bool {
+  func isDemand(_ pdu: [UInt8]) -> Bool {
     guard case .errorResponse(let error)? = try? ATTPDU(pdu.span) else { return false }
     return [.insufficientAuthentication, .encryptionKeySizeTooShort, .insufficientEncryption].contains(error.errorCode)
   }
@@ -461,6 +470,12 @@ struct ReplayRun: ~Copyable {
       result.use(freedom, at: number)
     }
     countEqual(stream, link)
+  }
+  /// A recorded PDU that ours does not send, and need not.
+  mutating func permit(_ freedom: ReplayFreedom, _ stream: ReplayStream, _ link: Int) {
+    result.use(freedom, at: number)
+    result.links[link].compared[stream, default: 0] += 1
+    result.links[link].equal[stream, default: 0] += 1
   }
   /// A PDU that `compare` has not counted is equal, or differs as a freedom permits.
   mutating func countEqual(_ stream: ReplayStream, _ link: Int) {
@@ -528,6 +543,8 @@ struct ReplayRun: ~Copyable {
     if stream == .server {
       if isBeginning(recorded, of: ours) { return .entries }
       if differInForm(recorded, ours, link) { return .uuidForm }
+      if isNotLong(recorded, ours, link) { return .optionalRequest }
+      if differInErrorHandle(recorded, ours) { return .errorHandle }
     }
     if stream == .signaling, Self.refusesChannels(ours), recorded.dropFirst().first == ours[1],
       Self.refusesChannels(recorded) || Self.rejects(recorded)

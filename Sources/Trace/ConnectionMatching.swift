@@ -74,7 +74,9 @@ struct ConnectionMatching {
       result.pairs.append((first, second))
       result.total += likeness
     }
-    for candidate in candidates where isPreferred(candidate) { take(candidate.first, candidate.second, candidate.likeness) }
+    for candidate in candidates where isPreferred(candidate) {
+      take(candidate.first, candidate.second, candidate.likeness)
+    }
     for candidate in candidates { take(candidate.first, candidate.second, candidate.likeness) }
     // What has nothing in common, in order.
     var next = 0

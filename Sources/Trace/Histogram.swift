@@ -30,12 +30,17 @@ public struct Histogram: Sendable {
     shortest = count == 0 ? other.shortest : min(shortest, other.shortest)
     longest = max(longest, other.longest)
     count += other.count
-    if buckets.isEmpty { buckets = other.buckets } else { for index in buckets.indices { buckets[index] += other.buckets[index] } }
+    if buckets.isEmpty {
+      buckets = other.buckets
+    } else {
+      for index in buckets.indices { buckets[index] += other.buckets[index] }
+    }
   }
   /// The buckets of two, from the shortest duration on, without those that both leave empty.
   static func common(_ one: Histogram, _ other: Histogram) -> [(Int, Int)] {
     (0..<max(one.buckets.count, other.buckets.count)).compactMap { index in
-      let a = index < one.buckets.count ? one.buckets[index] : 0, b = index < other.buckets.count ? other.buckets[index] : 0
+      let a = index < one.buckets.count ? one.buckets[index] : 0,
+        b = index < other.buckets.count ? other.buckets[index] : 0
       return a + b > 0 ? (a, b) : nil
     }
   }

@@ -120,7 +120,9 @@ public struct ShownDatabase: Sendable, Equatable {
     var changes: [Change] = [], alike = 0
     for entry in ones {
       let second = others.first { $0.name == entry.name }?.text
-      if second == entry.text { alike += 1 } else {
+      if second == entry.text {
+        alike += 1
+      } else {
         changes.append(
           Change(
             name: entry.name, first: entry.text, second: second,

@@ -117,7 +117,8 @@ public struct TraceDifference: Sendable {
     }
     return [
       sentence(\.encrypted, "packets are encrypted, so their contents cannot be compared; decrypt the captures first."),
-      sentence(\.cut, "packets were cut by their recorder, so what they ended with is not known; record whole packets."),
+      sentence(
+        \.cut, "packets were cut by their recorder, so what they ended with is not known; record whole packets."),
       sentence(\.broken, "fragments make no whole frame, so their contents are not known."),
       sentence(\.missing, "records are missing, so what they said is not known; record without loss."),
       sentence(
@@ -205,12 +206,15 @@ private struct Comparison {
       for run in pair.alignment.runs {
         for index in 0..<run.count where a[run.first + index].names > 0 || b[run.second + index].names > 0 {
           list.append(
-            Naming(number: a[run.first + index].number, pair: place, first: run.first + index, second: run.second + index))
+            Naming(
+              number: a[run.first + index].number, pair: place, first: run.first + index, second: run.second + index))
         }
       }
     }
     for naming in list.sorted(by: { ($0.number, $0.pair) < ($1.number, $1.pair) }) {
-      guard let a = one.streams[pairs[naming.pair].stream], let b = two.streams[pairs[naming.pair].other] else { continue }
+      guard let a = one.streams[pairs[naming.pair].stream], let b = two.streams[pairs[naming.pair].other] else {
+        continue
+      }
       let ones = one.references[Int(a[naming.first].names)], others = two.references[Int(b[naming.second].names)]
       if !names.unify(ones, others) { pairs[naming.pair].inconsistent[naming.first] = naming.second }
     }

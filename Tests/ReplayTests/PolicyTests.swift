@@ -110,6 +110,97 @@ import Testing
     #expect(result.freedoms[.uuidForm]?.count == 3)
   }
 
+  /// A client asks for a service by its long form, and the server has it.
+  @Test func aSearchByTheLongForm() throws {
+    let result = try Self.scene(.peripheral) {
+      $0.peer("06 01 00 FF FF 00 28 0D 18")
+      $0.host("07 06 00 09 00")
+      $0.peer("06 01 00 FF FF 00 28 \(Self.long180D)")
+      $0.host("07 06 00 09 00")
+      $0.end()
+    }.run()
+    #expect(result.isEqual && result.comparedCount == 2 && result.freedoms[.uuidForm]?.count == 1, "\(text(result))")
+  }
+
+  // MARK: Servers
+
+  /// A server need not support every request (Vol 3, Part F, §3.4.1.1), nor read a part of a value that is not long
+  /// (§3.4.4.5): what follows is compared.
+  @Test func optionalRequests() throws {
+    let scene = Self.scene(.peripheral) {
+      $0.peer("02 05 02")
+      $0.host("01 02 00 00 06")
+      $0.peer("20 03 00 05 00")
+      $0.host("01 20 03 00 06")
+      $0.peer("0A 03 00")
+      $0.host("0B" + [String](repeating: " 41", count: 22).joined())
+      $0.peer("0C 03 00 16 00")
+      $0.host("0D 42")
+      $0.peer("0A 05 00")
+      $0.host("0B 01 02")
+      $0.peer("0C 05 00 02 00")
+      $0.host("01 0C 05 00 0B")
+      $0.end()
+    }
+    let result = try scene.run()
+    #expect(result.isEqual && result.comparedCount == 6, "\(text(result))")
+    #expect(result.freedoms[.optionalRequest]?.count == 3 && result.insufficiency == nil)
+    // The value is long: it has 23 octets.
+    let long = try Self.scene(.peripheral) {
+      $0.peer("0A 03 00")
+      $0.host("0B" + [String](repeating: " 41", count: 22).joined())
+      $0.peer("0C 03 00 16 00")
+      $0.host("0D 42")
+      $0.peer("0C 03 00 00 00")
+      $0.host("01 0C 03 00 0B")
+      $0.end()
+    }.run()
+    #expect(long.divergences.map(\.number) == [7], "\(text(long))")
+  }
+  /// An error of the application may name the request's handle, or none; not another one.
+  @Test(arguments: [("03", true), ("00", true), ("04", false)]) func theHandleOfAnError(
+    _ handle: String, isEqual: Bool
+  ) throws {
+    let result = try Self.scene(.peripheral) {
+      $0.peer("0A 03 00")
+      $0.host("01 0A \(handle) 00 0E")
+      $0.end()
+    }.run()
+    #expect(result.isEqual == isEqual, "\(text(result))")
+  }
+  /// A request without an answer is one divergence, and not every answer behind it.
+  @Test func anUnansweredRequest() throws {
+    let result = try Self.scene(.peripheral) {
+      $0.peer("12 03 00 22")
+      $0.wait(1)
+      $0.peer("0A 05 00")
+      $0.host("0B 55")
+      $0.peer("0A 07 00")
+      $0.host("0B 66")
+      $0.end()
+    }.run()
+    #expect(result.divergences.map(\.number) == [2] && result.equalCount == 2, "\(text(result))")
+    #expect(result.divergences.first?.cause == .extra)
+  }
+  /// A trace that begins on an encrypted link: its server permits what it refuses on the next one.
+  @Test(arguments: [LinkRole.central, .peripheral]) func aLinkThatWasEncryptedBefore(_ role: LinkRole) throws {
+    var scene = Scene()
+    if role == .central {
+      scene.host("0A 10 00")
+      scene.peer("0B 05")
+    }
+    scene.peer("0A 03 00")
+    scene.host("0B 01")
+    scene.end()
+    scene.connect(role)
+    scene.peer("0A 03 00")
+    scene.host("01 0A 03 00 0F")
+    scene.end()
+    let result = try scene.run()
+    #expect(result.isEqual && result.comparedCount == (role == .central ? 3 : 2), "\(text(result))")
+    #expect(result.freedoms[.keysBefore] != nil)
+  }
+
   // MARK: MTU
 
   /// The host's MTU exchange comes after a list, a cut value and the rest of that value, whose lengths are those of an
@@ -156,7 +247,7 @@ import Testing
       $0.disconnect()
       $0.end()
     }.run()
-    #expect(result.isEqual && result.comparedCount == 1 && result.freedoms[.repeatedDisconnect]?.count == 1)
+    #expect(result.isEqual && result.comparedCount == 2 && result.freedoms[.repeatedDisconnect]?.count == 1)
   }
 
   /// Vol 3, Part F, §3.3.3: after 30 s without a response nothing more may be sent; it is one divergence.
@@ -231,7 +322,9 @@ import Testing
   }
   /// A host without a bond that offers keys all the same, and sends and gets them. Vol 3, Part H, §3.6.1.
   @Test func keysWithoutABond() throws {
-    func value(_ octet: String, _ count: Int = 16) -> String { [String](repeating: octet, count: count).joined(separator: " ") }
+    func value(_ octet: String, _ count: Int = 16) -> String {
+      [String](repeating: octet, count: count).joined(separator: " ")
+    }
     let result = try Self.scene(.central) {
       $0.pairing(.fromHost, "01 03 00 00 10 03 03")
       $0.pairing(.fromController, "02 03 00 00 10 03 03")
@@ -254,12 +347,34 @@ import Testing
       $0.end()
     }.run()
     #expect(result.isEqual, "\(text(result))")
-    #expect(result.passedOver[.keyDistribution] == 4 && result.comparedCount == 5, "\(text(result))")
+    #expect(result.comparedCount == 9 && result.freedoms[.keyDistribution] != nil, "\(text(result))")
+  }
+  /// Which reason a host gives when it refuses to pair at all. Vol 3, Part H, §3.5.5.
+  @Test(arguments: ["05", "08", "09"]) func aRefusal(_ reason: String) throws {
+    let result = try Self.scene(.peripheral) {
+      $0.pairing(.fromController, "01 03 00 01 10 01 01")
+      $0.wait(2)
+      $0.pairing(.fromHost, "05 \(reason)")
+      $0.end()
+    }.run()
+    #expect(result.isEqual && result.freedoms[.refusal] != nil, "\(text(result))")
+  }
+  /// Commands alone are compared too.
+  @Test func commandsAlone() throws {
+    let result = try Self.scene(.peripheral) {
+      $0.event("3E 0D 05 40 00 01 02 03 04 05 06 07 08 09 0A")
+      $0.add(.fromHost, Self.hex("01 1B 20 02 40 00"))
+      $0.event("0E 06 01 1B 20 00 40 00")
+      $0.end()
+    }.run()
+    #expect(result.isEqual && result.comparedCount == 1 && result.insufficiency == nil, "\(text(result))")
   }
   /// The trace begins in the middle of a legacy pairing: its Short Term Key makes no bond of LE Secure Connections, which
   /// a later legacy pairing could not replace.
   @Test(arguments: [LinkRole.central, .peripheral]) func aShortTermKey(_ role: LinkRole) throws {
-    func value(_ octet: String, _ count: Int = 16) -> String { [String](repeating: octet, count: count).joined(separator: " ") }
+    func value(_ octet: String, _ count: Int = 16) -> String {
+      [String](repeating: octet, count: count).joined(separator: " ")
+    }
     func encrypt(_ scene: inout Scene) {
       if role == .central {
         scene.add(.fromHost, Self.hex("01 19 20 1C 40 00 \(value("00", 10)) \(value("55"))"))

@@ -194,7 +194,8 @@ import Testing
     var cut = run(one), lost = run(one)
     cut.records[2].record.originalCount += 10
     lost.records[2].record.missingBefore = 3
-    #expect(TraceDifference(outline(lost), outline(run(one))).insufficiency?.hasPrefix("3 and 0 records are missing") == true)
+    #expect(
+      TraceDifference(outline(lost), outline(run(one))).insufficiency?.hasPrefix("3 and 0 records are missing") == true)
     #expect(TraceDifference(outline(cut), outline(cut)).insufficiency?.hasPrefix("1 and 1 packets were cut") == true)
     // A difference is one all the same.
     #expect(TraceDifference(outline(cut), outline(run(other, value: "50"))).insufficiency == nil)

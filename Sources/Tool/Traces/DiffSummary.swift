@@ -63,7 +63,8 @@ struct DiffSummary {
   private static func bar(_ parts: [(count: Int, sign: Character)]) -> String {
     let sum = parts.reduce(0) { $0 + $1.count }
     guard sum > 0 else { return "" }
-    let text = parts.map { String(repeating: $0.sign, count: $0.count == 0 ? 0 : max(1, $0.count * width / sum)) }.joined()
+    let text = parts.map { String(repeating: $0.sign, count: $0.count == 0 ? 0 : max(1, $0.count * width / sum)) }
+      .joined()
     return String(text.prefix(width))
   }
   /// A bar for each of two numbers, on one scale.
@@ -193,7 +194,8 @@ struct DiffSummary {
       ? "significant: a time of the second is the \(test.share > 0.5 ? "longer" : "shorter") one in "
         + "\(decimal(100 * max(test.share, 1 - test.share), 0)) % of pairs"
       : "no significant difference"
-    return "Mann–Whitney U, two-sided, normal approximation with ties: \(p), \(test.first) and \(test.second) samples; \(words)."
+    return
+      "Mann–Whitney U, two-sided, normal approximation with ties: \(p), \(test.first) and \(test.second) samples; \(words)."
   }
   private static func object(_ title: String, _ a: Histogram, _ b: Histogram, _ test: RankTest?) -> JSONLine {
     func object(_ times: Histogram) -> JSONLine {
@@ -231,7 +233,9 @@ struct DiffSummary {
         ? "no connection in both traces"
         : "█ \(names.count - only.0 - only.1) in both, ▒ \(only.0) only in the first, ░ \(only.1) only in the second")
     let width = min(60, names.reduce(0) { max($0, $1.count) })
-    if !names.isEmpty { section.lines.append("\(noun.padded(width)) \("first".leftPadded(8)) \("second".leftPadded(8))") }
+    if !names.isEmpty {
+      section.lines.append("\(noun.padded(width)) \("first".leftPadded(8)) \("second".leftPadded(8))")
+    }
     for name in names {
       let (a, b) = (first[name], second[name])
       func number(_ count: Int?) -> String { (count.map { grouped($0) } ?? "–").leftPadded(8) }
@@ -263,7 +267,8 @@ struct DiffSummary {
     func values(_ summary: TraceSummary) -> [String: Int] {
       var result: [String: Int] = [:]
       for (failure, count) in summary.failures {
-        let request = failure.request.name.map { "\($0)" } ?? "opcode 0x" + hexDigits(UInt64(failure.request.rawValue), 2)
+        let request =
+          failure.request.name.map { "\($0)" } ?? "opcode 0x" + hexDigits(UInt64(failure.request.rawValue), 2)
         result["\(failure.error.description) to \(request), by the \(failure.isHosts ? "host" : "peer")"] = count
       }
       return result
@@ -282,13 +287,16 @@ struct DiffSummary {
   private func throughput() -> Section {
     var section = Section(name: "throughput", verdict: .absent, sentence: "no data in both traces")
     var pictures: [String] = []
-    for (name, direction) in [("from the host", HCIDirection?.some(.fromHost)), ("to the host", .fromController), ("air", nil)] {
+    for (name, direction) in [
+      ("from the host", HCIDirection?.some(.fromHost)), ("to the host", .fromController), ("air", nil),
+    ] {
       let (a, b) = (one.traffic(direction), other.traffic(direction))
       if a.octets == 0 || b.octets == 0 { continue }
       let rates = (Self.rate(a), Self.rate(b)), bars = Self.bars(rates.0, rates.1)
       for (side, rate, bar, octets) in [("first", rates.0, bars.0, a.octets), ("second", rates.1, bars.1, b.octets)] {
         section.lines.append(
-          "\(name.padded(13)) \(side.padded(6)) \(bar.padded(Self.width)) \(decimal(rate / 1000, 2)) kB/s, \(counted(octets, "octet"))")
+          "\(name.padded(13)) \(side.padded(6)) \(bar.padded(Self.width)) \(decimal(rate / 1000, 2)) kB/s, \(counted(octets, "octet"))"
+        )
       }
       pictures.append("\(name) \(decimal(rates.0 / 1000, 2)) → \(decimal(rates.1 / 1000, 2)) kB/s")
       var line = JSONLine()

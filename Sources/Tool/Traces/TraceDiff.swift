@@ -90,7 +90,9 @@ struct TraceDiff: AsyncParsableCommand {
         captures first.
         """
     }
-    if summary.isEmpty { why = "Nothing was compared: the traces have nothing of this in common; compare traces of HCI." }
+    if summary.isEmpty {
+      why = "Nothing was compared: the traces have nothing of this in common; compare traces of HCI."
+    }
     if json { Console.line(summary.object([first, second], summary.isDifferent ? nil : why)) } else { summary.print() }
     try end(isDifferent: summary.isDifferent, why)
   }
@@ -158,7 +160,8 @@ struct TraceDiff: AsyncParsableCommand {
     for place in difference.places where place.isCoarse {
       Console.line("\(Self.name(place)) differs in so much that a part of it was not aligned.")
     }
-    var summary = "\(grouped(difference.equal)) of \(counted(difference.compared, "packet")) equal"
+    let noun = difference.compared == 1 ? "packet" : "packets"
+    var summary = "\(grouped(difference.equal)) of \(grouped(difference.compared)) \(noun) equal"
     if !difference.places.isEmpty { summary += ", \(counted(difference.places.count, "stream")) differ" }
     if !difference.unmatched.isEmpty {
       summary += ", \(counted(difference.unmatched.count, "connection")) in one trace only"
