@@ -118,8 +118,9 @@ public struct ShownDatabase: Sendable, Equatable {
   public static func changes(_ one: ShownDatabase, _ other: ShownDatabase) -> (changes: [Change], alike: Int) {
     let (ones, others) = (one.named(), other.named())
     var changes: [Change] = [], alike = 0
+    let texts = Dictionary(others.map { ($0.name, $0.text) }) { first, _ in first }
     for entry in ones {
-      let second = others.first { $0.name == entry.name }?.text
+      let second = texts[entry.name]
       if second == entry.text {
         alike += 1
       } else {

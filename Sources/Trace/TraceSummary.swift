@@ -151,6 +151,8 @@ public struct TraceSummary: TraceSink {
     case .peer(let address): (1, address?.value ?? 0)
     }
   }
+  /// Servers of another address that are compared with one.
+  private static var mostGuesses: Int { 16 }
   /// Servers of two traces that stand for each other: the hosts, those with the same address, and the others by how many
   /// attributes they share.
   public static func pairs(_ one: TraceSummary, _ other: TraceSummary) -> [(Server?, Server?)] {
@@ -162,7 +164,7 @@ public struct TraceSummary: TraceSink {
     }
     for server in left {
       let own = one.databases[server] ?? ShownDatabase()
-      let best = right.filter { ($0 == .host) == (server == .host) }.max {
+      let best = right.filter { ($0 == .host) == (server == .host) }.prefix(Self.mostGuesses).max {
         ShownDatabase.changes(own, other.databases[$0] ?? ShownDatabase()).alike
           < ShownDatabase.changes(own, other.databases[$1] ?? ShownDatabase()).alike
       }

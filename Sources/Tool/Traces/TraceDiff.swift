@@ -40,7 +40,8 @@ struct TraceDiff: AsyncParsableCommand {
       ATT errors, findings of check, throughput.
       """)
   var summary = false
-  @Flag(help: "Print one JSON object for each stream that differs, and one for the comparison.")
+  @Flag(
+    help: "Print one JSON object for each stream that differs, and one for the comparison; with --summary one object.")
   var json = false
   @OptionGroup var options: TraceOptions
 
