@@ -31,6 +31,12 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return }
     withLink(at: index) { $0.client.restore(database) }
   }
+  /// Sends our MTU to the peer, once on a link: for a host that does not by itself, `HostConfiguration.exchangesMTU`.
+  package mutating func exchangeMTU(on link: LinkID) {
+    guard let index = upper.index(of: link) else { return }
+    withLink(at: index) { $0.exchangeMTU() }
+    collect(at: index)
+  }
   /// The ATT_MTU in force; nil if there is no such link.
   public func mtu(of link: LinkID) -> Int? { self.link(link) { $0.mtu(for: .request) } }
 

@@ -7,6 +7,9 @@ import BindruneSMP
 public struct HostConfiguration: Sendable {
   /// The ATT_MTU that we offer: 23 … 517.
   public var preferredMTU = Bearer.largestMTU
+  /// Exchange the MTU without being asked to: as Central when a link comes up, as Peripheral before the client's first
+  /// request. A replay does it when the recorded host did: the length of a list or a value depends on it.
+  package var exchangesMTU = true
   /// Octets of outgoing notifications and commands that may wait on one link: at least one value of the greatest
   /// length, or 16 short ones. Small, so that a value leaves soon after it was accepted: producers wait at their ports.
   /// Set it to more for a program that notifies several long values in one call. Decision 0046.

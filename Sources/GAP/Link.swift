@@ -40,6 +40,8 @@ struct Link: ~Copyable {
   var disconnectRequests: [RequestID] = []
   var requests = LinkRequests()
   var streams = LinkStreams()
+  /// See `HostConfiguration.exchangesMTU`.
+  var exchangesMTU = true
   var enhancedBearers = EnhancedBearers()
   var procedures = LinkProcedures()
   /// As peripheral: the link layer's procedure for parameter requests is unavailable.
@@ -125,7 +127,7 @@ struct Link: ~Copyable {
   /// Has `body` make requests, with the security that they need. The central has asked for the MTU exchange when the link
   /// came up; on a link that the peer made, the exchange precedes the first request.
   @inline(__always) mutating func withClient(isHeld: Bool, _ body: (inout Client) -> Void) {
-    if role == .peripheral { bearers.forEach { $0.bearer.exchangeMTUUnlessPeerHas() } }
+    if role == .peripheral, exchangesMTU { bearers.forEach { $0.bearer.exchangeMTUUnlessPeerHas() } }
     makeRequests(isHeld: isHeld)
     body(&client)
     demandSecurity()

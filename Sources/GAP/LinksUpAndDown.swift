@@ -64,7 +64,8 @@ extension HostCore {
     if configuration.enhancedBearers > 0 { link.client.features.insert(.enhancedATTBearer) }
     link.client.open(bearer)
     // Either side may start the exchange; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
-    if role == .central { link.exchangeMTU() }
+    link.exchangesMTU = configuration.exchangesMTU
+    if role == .central, link.exchangesMTU { link.exchangeMTU() }
     upper.append(link)
     upper.server.open(bearer)
     l2cap.open(handle, role: role, channels: Link.channels, now: now)

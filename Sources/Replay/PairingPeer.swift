@@ -98,6 +98,9 @@ struct PairingPeer: Sendable {
   /// Notes a PDU that our host has sent.
   mutating func noteOurs(_ pdu: [UInt8]) { ours.note(pdu, isHosts: true) }
 
+  /// Notes a PDU that our host gets in another form than the recorded one.
+  mutating func noteGiven(_ pdu: [UInt8]) { ours.note(pdu, isHosts: false) }
+
   /// What our host gets for a recorded PDU of the peer. `failure`: the reason with which the recorded host answered it;
   /// nil: the pairing went on.
   mutating func replacement(for pdu: [UInt8], failure: PairingFailure?) -> [UInt8] {

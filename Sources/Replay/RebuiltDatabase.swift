@@ -226,7 +226,12 @@ struct RebuiltDatabase: Sendable {
   ]
   private mutating func learn(refusal pdu: [UInt8], of request: [UInt8]) {
     guard pdu.count >= 5, request.count >= 3 else { return }
-    let handle = pdu.little16(2), asked = request.opcode, isWrite = Self.writes.contains(asked)
+    let asked = request.opcode, isWrite = Self.writes.contains(asked)
+    var handle = pdu.little16(2)
+    // An error that names no handle is about that of a request with one.
+    if handle == 0, [ReadRequest.opcode, ReadBlobRequest.opcode, WriteRequest.opcode].contains(asked) {
+      handle = request.little16(1)
+    }
     guard isWrite || Self.reads.contains(asked), handle > 0 else { return }
     let needed: AttributePermissions.Access?
     switch ATTError(rawValue: pdu[4]) {

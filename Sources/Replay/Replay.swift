@@ -1,4 +1,5 @@
 import BindruneCapture
+import BindruneTrace
 import BindruneWire
 import BindruneHCI
 
@@ -14,7 +15,7 @@ import BindruneHCI
 ///     var file = try TraceFile(path: "capture.btsnoop")
 ///     try file.read(into: &collector)
 ///     let result = try Replay(collector).run()
-///     print(result.comparedCount, result.divergenceCount)
+///     print(result.comparedCount, result.divergences.count)
 ///
 /// Two runs give the same result.
 public struct Replay: Sendable {
@@ -22,6 +23,7 @@ public struct Replay: Sendable {
   /// The seed of the random numbers with which the trace was recorded: then keys and random values are compared too.
   /// nil: unknown.
   public var seed: UInt64?
+  private var recordsBehindGap = 0
 
   public init(_ packets: [ReplayPacket], seed: UInt64? = nil) {
     self.packets = packets
@@ -31,12 +33,15 @@ public struct Replay: Sendable {
   public init(_ collector: ReplayCollector, seed: UInt64? = nil) throws(ReplayError) {
     if let problem = collector.problem { throw problem }
     self.init(collector.packets, seed: seed)
+    recordsBehindGap = collector.recordsBehindGap
   }
 
   /// Replays the trace; each adapter with a host of its own.
   public func run() throws(ReplayError) -> ReplayResult {
     if packets.isEmpty { throw .noPackets }
     var result = ReplayResult(), frames = 0
+    result.records = packets.count
+    result.recordsBehindGap = recordsBehindGap
     for adapter in Set(packets.map(\.adapter)).sorted() {
       let script = Script(packets.filter { $0.adapter == adapter })
       frames += script.frameCount
@@ -44,16 +49,35 @@ public struct Replay: Sendable {
       run.play()
       result.merge(run.result)
     }
-    if frames == 0 { throw .noFrames }
+    if frames == 0, result.comparedCount == 0 { throw .noFrames }
+    if !result.isEqual { judge(&result) }
     return result
+  }
+  /// Notes which divergences are where the recorded host breaks a rule of the Specification.
+  private func judge(_ result: inout ReplayResult) {
+    var checker = DissectingSink(Checker()), rules: [Int: CheckRule] = [:]
+    for packet in packets { checker.receive(packet.record, packet.octets.span) }
+    checker.pause()
+    for finding in checker.sink.findings where finding.party == .host && rules[finding.number] == nil {
+      rules[finding.number] = finding.rule
+    }
+    for index in result.divergences.indices where result.divergences[index].recorded != nil {
+      result.divergences[index].breach = rules[result.divergences[index].number]
+    }
   }
 }
 
 extension ReplayResult {
   mutating func merge(_ other: ReplayResult) {
     links += other.links
-    divergences = Array((divergences + other.divergences).sorted { $0.number < $1.number }.prefix(Self.mostDivergences))
-    divergenceCount += other.divergenceCount
+    for var divergence in other.divergences {
+      divergence.group += groupCount
+      divergences.append(divergence)
+    }
+    groupCount += other.groupCount
+    divergences.sort { $0.number < $1.number }
+    offeredCount += other.offeredCount
+    passedOver.merge(other.passedOver) { $0 + $1 }
     for (freedom, use) in other.freedoms {
       var sum = freedoms[freedom] ?? Use()
       sum.count += use.count

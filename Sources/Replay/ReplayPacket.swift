@@ -71,18 +71,22 @@ public struct ReplayCollector: CaptureSink, Sendable {
   private(set) var failure: ReplayError?
   /// The record before which packets are missing: those from there on are not part of the replay.
   public private(set) var gap: Int?
+  /// Records from there on.
+  public private(set) var recordsBehindGap = 0
   private var count = 0
   private var isFromAir = false
+  private var directions = ACLDirections()
   public init() {}
 
-  public var wantsMore: Bool { failure == nil && gap == nil }
+  public var wantsMore: Bool { failure == nil }
   public mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    if record.missingBefore > 0, !packets.isEmpty { gap = record.number }
-    guard wantsMore else { return }
+    if record.missingBefore > 0, !packets.isEmpty, gap == nil { gap = record.number }
+    if gap != nil { recordsBehindGap += 1 }
+    guard failure == nil, gap == nil else { return }
     switch record.content {
     case .linkLayer: isFromAir = true
     case .packet:
-      guard let direction = record.direction else { return }
+      guard let direction = record.direction ?? directions.infer(bytes, adapter: record.adapter) else { return }
       if record.isCut, failure == nil, bytes.count > 0, bytes[0] == HCIPacketType.acl.rawValue {
         failure = .cut(number: record.number)
       }
@@ -100,6 +104,31 @@ public struct ReplayCollector: CaptureSink, Sendable {
   }
   /// Why the trace cannot be replayed; nil if it may be.
   var problem: ReplayError? { failure ?? (packets.isEmpty ? (isFromAir ? .linkLayer : .noPackets) : nil) }
+}
+
+/// The directions of ACL packets in a format that has none: over LE the host begins a frame with another flag than the
+/// controller, and a continuing fragment belongs to the host's frame as long as that is incomplete. Vol 4, Part E,
+/// §5.4.2.
+private struct ACLDirections {
+  /// Octets that the host's frame still lacks, by adapter and handle.
+  private var missing: [UInt32: Int] = [:]
+
+  /// nil: no ACL packet.
+  mutating func infer(_ bytes: Span<UInt8>, adapter: UInt16) -> HCIDirection? {
+    guard bytes.count > 0, bytes[0] == HCIPacketType.acl.rawValue, let header = ACLHeader(bytes) else { return nil }
+    let key = UInt32(adapter) << 16 | UInt32(header.handle.rawValue), count = bytes.count - ACLPacket.headerCount
+    switch header.packetBoundaryFlag {
+    case .firstNonFlushable:
+      let isWhole = count >= 2 && Int(bytes.array.little16(5)) + 4 <= count
+      missing[key] = isWhole ? nil : count >= 2 ? Int(bytes.array.little16(5)) + 4 - count : .max
+      return .fromHost
+    case .continuing:
+      guard let left = missing[key] else { return .fromController }
+      missing[key] = left > count ? left - count : nil
+      return .fromHost
+    default: return .fromController
+    }
+  }
 }
 
 extension Span<UInt8> {

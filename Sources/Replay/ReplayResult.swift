@@ -1,70 +1,25 @@
 import BindruneATT
+import BindruneTrace
 import BindruneWire
 import BindruneHCI
 import BindruneSMP
 
-/// A way in which two correct hosts may differ, which a replay therefore does not count as a divergence.
-public enum ReplayFreedom: String, Sendable, CaseIterable {
-  case connectionBefore = "connection before the trace"
-  case subscriptionBefore = "subscription before the trace"
-  case keysBefore = "keys before the trace"
-  case database = "database that the trace does not show"
-  case servicesChanged = "services changed by the application"
-  case applicationValue = "value set by the application"
-  case entries = "fewer entries than fit"
-  case discovery = "discovery strategy"
-  case mtuExchange = "time of the MTU exchange"
-  case noCall = "request without a call of our client"
-  case order = "order of PDUs"
-  case parameters = "parameters chosen by policy"
-  case ownAddress = "own address"
-  case randomValues = "random values and keys"
-  case pairingComputed = "pairing that depends on random values"
-  case pairingNotCompared = "pairing before the trace"
-  case refusal = "refusal by the user"
-  case channelRefusal = "refusal of a channel"
-  case channels = "credit-based channels"
-  case bondRemoved = "bond removed by the user"
-  case endOfLink = "end of the link"
-
-  /// What the freedom permits, in a sentence.
-  public var meaning: String {
-    switch self {
-    case .connectionBefore: "The trace begins on this link: our host was given a connection of the same role."
-    case .subscriptionBefore:
-      "The host sends values to which no client subscribed in the trace: our host was subscribed."
-    case .keysBefore: "The trace does not show the pairing: our host was given the key that the recorded host used."
-    case .database: "The trace shows values without their declarations: our host was given a characteristic for them."
-    case .applicationValue:
-      "The recorded server returned another value than the one last read or written: our application set that value."
-    case .servicesChanged:
-      "A search finds services that an earlier one did not find, or no longer finds them: our application changed them."
-    case .entries:
-      "The recorded server's list ends earlier than ours; the client asks for the rest."
-    case .discovery: "Our client asks further or other questions to discover the same attributes."
-    case .mtuExchange: "Our client exchanges the MTU at another time, or at all."
-    case .noCall: "Our client sends no such request, or not alone; the peer's answer was kept from it."
-    case .order: "PDUs that do not depend on each other leave in another order."
-    case .parameters: "Values that a host chooses: MTU, pairing features, connection parameters."
-    case .ownAddress: "The trace does not show the host's address, which the pairing contains."
-    case .randomValues: "Both hosts draw their own random numbers and keys: only code and length were compared."
-    case .pairingComputed:
-      "The peer's values depend on the host's random numbers: they were computed again for those of our host."
-    case .pairingNotCompared: "The trace begins in the middle of this pairing, which was not compared."
-    case .refusal: "The recorded host's user refused a pairing: so did ours."
-    case .channelRefusal:
-      "The recorded host rejects requests for channels, which it does not support: ours refuses for lack of a service."
-    case .channels:
-      "Credit-based channels are an application's, enhanced bearers of ATT too: our host has none, and nothing was compared."
-    case .bondRemoved:
-      "The recorded host behaves as one that has no bond any more, without a contrary sign: ours was removed."
-    case .endOfLink: "The link ended before the recorded host sent what ours had ready."
-    }
-  }
-}
-
 /// A difference between the recorded host and ours that no freedom explains.
 public struct ReplayDivergence: Sendable, Equatable {
+  /// What makes it one.
+  public enum Cause: Sendable, Equatable {
+    /// Both send a PDU of this stream, with other octets.
+    case different
+    /// Only the recorded host sends one.
+    case missing
+    /// Only ours sends one.
+    case extra
+    /// Ours has ended the link.
+    case linkEnded
+    /// The recorded host sends on a bearer that is dead, because the request or indication of this record had no answer
+    /// within 30 s. Vol 3, Part F, §3.3.3.
+    case bearerDead(since: Int)
+  }
   /// The record at which it shows.
   public var number: Int
   public var adapter: UInt16
@@ -74,6 +29,43 @@ public struct ReplayDivergence: Sendable, Equatable {
   /// What the recorded host sent, and ours, without the headers of ACL and L2CAP; nil: nothing.
   public var recorded: [UInt8]?
   public var ours: [UInt8]?
+  public var cause: Cause
+  /// Divergences of one group have one cause: the first, and those that follow from it.
+  public var group: Int
+  /// It is the first of its group.
+  public var isFirst: Bool
+  /// The first rule of ``Checker`` that the recorded host breaks at this record: then the fault is the recorded host's.
+  public var breach: CheckRule?
+
+  /// The recorded host does what the Specification forbids; false: the divergence alone does not tell whose fault it is.
+  public var isRecordedHostsFault: Bool {
+    if case .bearerDead = cause { return true }
+    return breach != nil
+  }
+  /// Why it is a divergence, in a sentence.
+  public var reason: String {
+    switch cause {
+    case .different: return difference
+    case .missing: return "The recorded host sends this, ours sends nothing."
+    case .extra: return "Ours sends this, the recorded host sends nothing."
+    case .linkEnded: return "The recorded host sends this, ours has ended the link."
+    case .bearerDead(let record):
+      return """
+        Record \(record) had no answer within 30 s, so the bearer is dead and the recorded host may send no request, \
+        command, notification or indication on it (Vol 3, Part F, §3.3.3).
+        """
+    }
+  }
+  /// The first field that differs, by name.
+  private var difference: String {
+    let left = Self.lines(recorded, stream).dropLast(), right = Self.lines(ours, stream).dropLast()
+    guard left.first == right.first else {
+      return "The recorded host sends \(left.first ?? "nothing"), ours \(right.first ?? "nothing")."
+    }
+    for (one, other) in zip(left, right) where one != other { return "Recorded is \(one), ours is \(other)." }
+    return
+      "The recorded PDU has \(recorded?.count ?? 0) octets, ours \(ours?.count ?? 0), and their beginnings are equal."
+  }
 }
 
 /// What the comparison of one link gave.
@@ -91,12 +83,19 @@ public struct ReplayLink: Sendable, Equatable {
 /// What a replay found.
 public struct ReplayResult: Sendable, Equatable {
   public internal(set) var links: [ReplayLink] = []
-  /// Up to `mostDivergences`, in the order of the trace.
+  /// All, in the order of the trace.
   public internal(set) var divergences: [ReplayDivergence] = []
-  public internal(set) var divergenceCount = 0
   /// How often each freedom was used, and the records at which it was used first.
   public internal(set) var freedoms: [ReplayFreedom: Use] = [:]
-  public static var mostDivergences: Int { 100 }
+  /// PDUs and commands of the recorded host that belong to the streams, or to channels.
+  public internal(set) var offeredCount = 0
+  /// Those of them that were passed over, by the freedom that permits it.
+  public internal(set) var passedOver: [ReplayFreedom: Int] = [:]
+  /// Records behind the first missing one: none of them was replayed.
+  public internal(set) var recordsBehindGap = 0
+  /// Records that were replayed.
+  public internal(set) var records = 0
+  var groupCount = 0
 
   public struct Use: Sendable, Equatable {
     public internal(set) var count = 0
@@ -105,16 +104,42 @@ public struct ReplayResult: Sendable, Equatable {
 
   public var comparedCount: Int { links.reduce(0) { $0 + $1.compared.values.reduce(0, +) } }
   public var equalCount: Int { links.reduce(0) { $0 + $1.equal.values.reduce(0, +) } }
-  public var isEqual: Bool { divergenceCount == 0 }
+  public var divergenceCount: Int { divergences.count }
+  public var isEqual: Bool { divergences.isEmpty }
+  /// The divergences that do not follow from another.
+  public var first: [ReplayDivergence] { divergences.filter(\.isFirst) }
+
+  /// Why an absence of divergences says nothing about the trace, in a sentence; nil: at least half of it was compared.
+  public var insufficiency: String? {
+    if offeredCount == 0 {
+      return """
+        Nothing was compared: the host of this trace sends no ATT or SMP PDU, no LE signal, and no command that \
+        encrypts or ends a link; record a connection at its host.
+        """
+    }
+    if recordsBehindGap > records {
+      return """
+        Most of the trace was not replayed: packets are missing, and \(recordsBehindGap) records lie behind them, \
+        \(records) before; record without loss, or cut the part behind with trace convert.
+        """
+    }
+    let compared = comparedCount
+    guard compared == 0 || compared * 2 < offeredCount else { return nil }
+    let reasons = passedOver.sorted { ($1.value, $0.key.rawValue) < ($0.value, $1.key.rawValue) }.prefix(3)
+      .map { "\($0.key.rawValue): \($0.value)" }
+    let head = compared == 0 ? "Nothing was compared" : "Only \(compared) of \(offeredCount) PDUs were compared"
+    return "\(head): most were passed over (\(reasons.joined(separator: ", "))); record whole connections."
+  }
 
   mutating func use(_ freedom: ReplayFreedom, at number: Int) {
     freedoms[freedom, default: Use()].count += 1
     let known = freedoms[freedom]?.numbers ?? []
     if known.count < 5, known.last != number { freedoms[freedom]?.numbers.append(number) }
   }
-  mutating func add(_ divergence: ReplayDivergence) {
-    divergenceCount += 1
-    if divergences.count < Self.mostDivergences { divergences.append(divergence) }
+  /// A PDU of the recorded host is not compared.
+  mutating func pass(_ freedom: ReplayFreedom, at number: Int) {
+    use(freedom, at: number)
+    passedOver[freedom, default: 0] += 1
   }
 }
 

@@ -9,17 +9,18 @@ import BindruneL2CAP
 extension ReplayRun {
   static func isDiscovery(_ opcode: ATTOpcode) -> Bool {
     switch opcode {
-    case ExchangeMTURequest.opcode, FindInformationRequest.opcode, FindByTypeValueRequest.opcode,
-      ReadByTypeRequest.opcode, ReadByGroupTypeRequest.opcode:
+    case FindInformationRequest.opcode, FindByTypeValueRequest.opcode, ReadByTypeRequest.opcode,
+      ReadByGroupTypeRequest.opcode:
       true
     default: false
     }
   }
   private static var mostQuestions: Int { 256 }
 
-  mutating func playClient(_ recorded: [UInt8], _ link: Int) {
-    guard let id = live[link]?.id, !recorded.isEmpty else { return }
-    let opcode = recorded.opcode
+  mutating func playClient(_ pdu: [UInt8], _ link: Int) {
+    guard let id = live[link]?.id, !pdu.isEmpty else { return }
+    let recorded = UUIDForms.shortened(pdu) ?? pdu, opcode = recorded.opcode
+    if recorded != pdu { result.use(.uuidForm, at: number) }
     if opcode == WriteCommand.opcode || opcode == SignedWriteCommand.opcode {
       // A question that waits for an answer holds commands back.
       answerUnrecordedRequests(link)
@@ -27,12 +28,16 @@ extension ReplayRun {
       return compare(recorded, .client, link)
     }
     guard opcode.kind == .request else { return compare(recorded, .client, link) }
+    noteQuestion(opcode, link)
     answerUnrecordedRequests(link, until: step)
+    if opcode == ExchangeMTURequest.opcode {
+      core.exchangeMTU(on: id)
+      pump()
+      return compare(recorded, .client, link)
+    }
     if let ours = front(.client, link) {
       // Both hosts continue the same operation, or one does not as it should.
-      if ours == recorded || !Self.isDiscovery(ours.opcode) || isSameWalk(ours, recorded)
-        || ours.opcode == opcode && opcode == ExchangeMTURequest.opcode
-      {
+      if ours == recorded || !Self.isDiscovery(ours.opcode) || isSameWalk(ours, recorded) {
         return compare(recorded, .client, link)
       }
     }
@@ -45,9 +50,18 @@ extension ReplayRun {
     }
     compare(recorded, .client, link)
   }
+  /// The first request of the recorded host on a link: ours would have sent its MTU before, as Central or if the peer
+  /// had not. Vol 3, Part F, §3.4.2.1.
+  private mutating func noteQuestion(_ opcode: ATTOpcode, _ link: Int) {
+    guard live[link]?.hasAsked == false else { return }
+    live[link]?.hasAsked = true
+    guard script.links[link].begin != nil, opcode != ExchangeMTURequest.opcode else { return }
+    let peers = script.firstExchange(on: link, of: .fromController)
+    if result.links[link].role == .central || peers.map({ $0 > step }) ?? true { result.use(.mtuExchange, at: number) }
+  }
   /// Leaves the current request of the recorded host out, and its response.
   private mutating func skip(_ freedom: ReplayFreedom) {
-    result.use(freedom, at: number)
+    result.pass(freedom, at: number)
     if let partner = script.steps[step].partner { skipped.insert(partner) }
   }
   /// The same questions from another handle on: neither is a new discovery.
@@ -64,42 +78,18 @@ extension ReplayRun {
       left -= 1
       let next = current ?? script.nextRequest(after: step, on: link)
       if let next {
-        let recorded = script.steps[next].payload
-        if recorded == ours || isSameWalk(ours, recorded)
-          || ours.opcode == ExchangeMTURequest.opcode && recorded.opcode == ours.opcode
-        {
-          return
-        }
+        let payload = script.steps[next].payload, recorded = UUIDForms.shortened(payload) ?? payload
+        if recorded == ours || isSameWalk(ours, recorded) { return }
         // It follows within the 30 s of a transaction. Vol 3, Part F, §3.3.3.
       }
       take(.client, link)
-      if ours.opcode == ExchangeMTURequest.opcode {
-        exchange(ours, link)
-      } else {
-        result.use(.discovery, at: number)
-        // Attribute Not Found ends the search. Vol 3, Part F, §3.4.1.1.
-        let handle = ours.count >= 3 ? Array(ours[1..<3]) : [0, 0]
-        feed(
-          [ErrorResponse.opcode.rawValue, ours[0]] + handle + [ATTError.attributeNotFound.rawValue], on: .attribute,
-          of: link)
-      }
+      result.use(.discovery, at: number)
+      // Attribute Not Found ends the search. Vol 3, Part F, §3.4.1.1.
+      let handle = ours.count >= 3 ? Array(ours[1..<3]) : [0, 0]
+      feed(
+        [ErrorResponse.opcode.rawValue, ours[0]] + handle + [ATTError.attributeNotFound.rawValue], on: .attribute,
+        of: link)
     }
-  }
-  /// The recorded host exchanges the MTU later, or never.
-  private mutating func exchange(_ ours: [UInt8], _ link: Int) {
-    result.use(.mtuExchange, at: number)
-    let later = script.next(after: step - 1, on: link) {
-      $0.direction == .fromHost && $0.payload.opcode == ExchangeMTURequest.opcode && $0.stream == .client
-    }
-    var answer = [ExchangeMTUResponse.opcode.rawValue] + script.mtuBefore(link).littleOctets
-    if let later, !skipped.contains(later) {
-      skipped.insert(later)
-      if let response = script.steps[later].partner {
-        skipped.insert(response)
-        answer = script.steps[response].payload
-      }
-    }
-    feed(answer, on: .attribute, of: link)
   }
 
   /// Makes the application's operation that begins with this request. False if our client has none.

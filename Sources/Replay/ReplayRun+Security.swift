@@ -21,8 +21,29 @@ struct PairingWatch {
   var peer: PairingPeer?
   /// What our host has asked its user: the recorded user answers when the recorded host goes on.
   var question: PairingQuestion?
+  /// Our host's Pairing Request.
+  var request: [UInt8]?
+  /// The Pairing Response as our host knows it: which keys each side sends.
+  var response: [UInt8]?
   /// Keys of the recorded host: those that it has sent, and that of the link.
   var keys = RecordedKeys()
+
+  /// The recorded hosts had agreed to send this key, and ours has not: a host chooses which keys it offers and asks for.
+  /// `isHosts`: the host sends it, and not the peer.
+  func leavesOut(_ code: SMPCode, isHosts: Bool) -> Bool {
+    guard let recorded, let theirs = recorded.response, let response, theirs.count == 7, response.count == 7 else {
+      return false
+    }
+    let place = isHosts == recorded.isInitiator ? 5 : 6, key: KeyDistribution
+    switch code {
+    case EncryptionInformation.code, CentralIdentification.code: key = .encKey
+    case IdentityInformation.code, IdentityAddressInformation.code: key = .idKey
+    case SigningInformation.code: key = .signKey
+    default: return false
+    }
+    return KeyDistribution(rawValue: theirs[place]).contains(key)
+      && !KeyDistribution(rawValue: response[place]).contains(key)
+  }
 }
 /// Keys of a recorded host that ours draws anew.
 struct RecordedKeys {
@@ -131,7 +152,8 @@ extension ReplayRun {
   mutating func playSecurity(_ recorded: [UInt8], _ link: Int) {
     guard let id = live[link]?.id, !recorded.isEmpty else { return }
     let code = recorded.code
-    if isOfEarlierPairing(recorded, link) { return result.use(.pairingNotCompared, at: number) }
+    if isOfEarlierPairing(recorded, link) { return result.pass(.pairingNotCompared, at: number) }
+    if live[link]?.pairing.leavesOut(code, isHosts: true) == true { return permit(.keyDistribution, .security, link) }
     switch code {
     // Our host may have begun by itself, because the peer asked.
     case PairingRequest.code where front(.security, link)?.code != code:
@@ -178,13 +200,36 @@ extension ReplayRun {
     case SecurityRequest.code where script.links[link].role == .central: prepareForDemand(link)
     default: break
     }
+    if live[link]?.pairing.leavesOut(pdu.code, isHosts: false) == true {
+      result.use(.keyDistribution, at: number)
+      return nil
+    }
     defer { if pdu.code == PairingFailed.code { live[link]?.pairing.phase = .none } }
+    if pdu.code == PairingResponse.code { return peersResponse(pdu, link) }
     let failure = reaction(on: link)
     guard let replaced = live[link]?.pairing.peer?.replacement(for: pdu, failure: failure), replaced != pdu else {
       return pdu
     }
     result.use(.pairingComputed, at: number)
     return replaced
+  }
+  /// The peer's Pairing Response without keys that our host's request does not name: a peer must leave them out. Vol 3,
+  /// Part H, §3.6.1.
+  private mutating func peersResponse(_ pdu: [UInt8], _ link: Int) -> [UInt8] {
+    _ = live[link]?.pairing.peer?.replacement(for: pdu, failure: nil)
+    var given = pdu
+    if let request = live[link]?.pairing.request, let recorded = live[link]?.pairing.recorded?.request,
+      request.count == 7, recorded.count == 7, pdu.count == 7
+    {
+      // Only what the recorded request names: more is a fault of the peer.
+      for place in 5...6 { given[place] &= ~(recorded[place] & ~request[place] & KeyDistribution.known.rawValue) }
+    }
+    live[link]?.pairing.response = given
+    if given != pdu {
+      result.use(.keyDistribution, at: number)
+      live[link]?.pairing.peer?.noteGiven(given)
+    }
+    return given
   }
   /// The reason with which the recorded host fails the pairing right after the current step.
   private func reaction(on link: Int) -> PairingFailure? {
@@ -338,6 +383,7 @@ extension ReplayRun {
     if let peer = live[link]?.peer {
       bonded[peer] = step
       guessed.remove(peer)
+      agreed(with: peer)
     }
     keepRecordedKeys(link)
   }
@@ -396,14 +442,25 @@ extension ReplayRun {
       IdentityInformation.code, SigningInformation.code, PairingPublicKey.code, PairingDHKeyCheck.code:
       return live[link]?.pairing.peer != nil || seed == nil ? .randomValues : nil
     case IdentityAddressInformation.code: return .ownAddress
-    // The link key of BR/EDR is a dual-mode host's. Vol 3, Part H, §3.6.1.
+    // The reason with which a host refuses to pair at all.
+    case PairingFailed.code where recorded.count == 2 && ours.count == 2:
+      let reasons = [PairingFailure.pairingNotSupported, .unspecifiedReason, .repeatedAttempts].map(\.rawValue)
+      return live[link]?.pairing.recorded?.isRefused == true && reasons.contains(recorded[1])
+        && reasons.contains(ours[1]) ? .refusal : nil
+    // Which keys are offered and asked for. Vol 3, Part H, §3.6.1.
     case PairingRequest.code, PairingResponse.code:
-      let linkKey = KeyDistribution.linkKey.rawValue
-      let isSame = recorded.indices.allSatisfy {
-        recorded[$0] == ours[$0] || $0 > 4 && (recorded[$0] ^ ours[$0]) == linkKey
-      }
-      return isSame ? .parameters : nil
+      return Self.differInKeys(recorded, ours, request: live[link]?.pairing.recorded?.request) ? .keyDistribution : nil
     default: return nil
+    }
+  }
+
+  /// Two sets of features differ in keys alone. A response may name only those of the request: Vol 3, Part H, §3.6.1.
+  private static func differInKeys(_ recorded: [UInt8], _ ours: [UInt8], request: [UInt8]?) -> Bool {
+    guard recorded.count == 7, ours.count == 7, recorded[..<5] == ours[..<5] else { return false }
+    let permitted = recorded.code == PairingResponse.code ? request : [UInt8](repeating: 0xFF, count: 7)
+    guard let permitted, permitted.count == 7 else { return false }
+    return (5...6).allSatisfy {
+      (recorded[$0] ^ ours[$0]) & ~(KeyDistribution.known.rawValue & permitted[$0]) == 0
     }
   }
 
@@ -412,6 +469,11 @@ extension ReplayRun {
   mutating func playCommand(_ current: ReplayStep, _ link: Int) {
     let command = script.packets[current.packets[0]].octets
     guard let id = live[link]?.id else { return }
+    let isDisconnect = command.commandOpcode == Disconnect.opcode
+    // The link ends already. Vol 4, Part E, §7.1.6.
+    if isDisconnect, live[link]?.isEnding == true { return permit(.repeatedDisconnect, .commands, link) }
+    if isDisconnect { live[link]?.isEnding = true }
+    if !isDisconnect, script.isDead(link, at: step) { return result.pass(.deadBearer, at: number) }
     switch try? AnyCommand(command.span) {
     case .disconnect(let disconnect)?:
       if front(.commands, link)?.commandOpcode != Disconnect.opcode {
@@ -507,6 +569,30 @@ extension ReplayRun {
       }
     }
   }
+  /// Encrypts a link on which the trace begins, with a key that the trace does not show: the recorded server permits what
+  /// it refuses elsewhere. False if the link is encrypted, or the trace shows its beginning.
+  mutating func encryptBefore(_ link: Int) -> Bool {
+    guard script.links[link].begin == nil, let id = live[link]?.id, let peer = live[link]?.peer,
+      core.security(of: id)?.isEncrypted == false
+    else { return false }
+    let isCentral = result.links[link].role == .central
+    give(LongTermKey(key: SecurityKey(.max), ediv: .max, rand: .max), isPeers: isCentral, to: peer, on: link)
+    let handle = script.links[link].handle.littleOctets
+    if isCentral {
+      core.encrypt(id, id: newID(), now: now)
+    } else {
+      // LE Long Term Key Request. Vol 4, Part E, §7.7.65.5.
+      let event: [UInt8] = [4, 0x3E, 13, 5] + handle + [UInt8](repeating: 0xFF, count: 10)
+      core.receive(event.span, now: now)
+    }
+    pump()
+    take(.commands, link)
+    // Encryption Change. Vol 4, Part E, §7.7.8.
+    let event: [UInt8] = [4, 8, 4, 0] + handle + [1]
+    core.receive(event.span, now: now)
+    pump()
+    return core.security(of: id)?.isEncrypted == true
+  }
   /// Gives our host the key of a pairing that the trace does not show.
   private mutating func give(
     _ wanted: LongTermKey, isPeers: Bool, to peer: PeerID, on link: Int, whilePairing isPairing: Bool = false
@@ -519,7 +605,7 @@ extension ReplayRun {
     result.use(.keysBefore, at: number)
     guessed.insert(peer)
     // LE Secure Connections: one key for both roles. Vol 3, Part H, §2.4.4.
-    let isShared = wanted.ediv == 0 && wanted.rand == 0
+    let isShared = wanted.ediv == 0 && wanted.rand == 0 && !isShortTerm(on: link)
     let strength = KeyStrength(isAuthenticated: !deniesEncrypted(link), isSecureConnections: isShared)
     var bond =
       old
@@ -529,6 +615,17 @@ extension ReplayRun {
     if isPeers || isShared { bond.peers.longTermKey = wanted }
     if !isPeers || isShared { bond.ours.longTermKey = wanted }
     do throws(IdentityError) { try core.add(bond, now: now) } catch {}
+  }
+  /// The key of the current step is the Short Term Key of a legacy pairing in whose middle the trace begins: it has no
+  /// EDIV and Rand either, and makes no bond of LE Secure Connections. Vol 3, Part H, §2.4.4.1.
+  private func isShortTerm(on link: Int) -> Bool {
+    let random = script.previous(before: step, on: link) {
+      $0.stream == .security && $0.payload.code == PairingRandom.code
+    }
+    let check = script.previous(before: step, on: link) {
+      $0.stream == .security && [PairingPublicKey.code, PairingDHKeyCheck.code].contains($0.payload.code)
+    }
+    return random != nil && check == nil
   }
   /// Gives our host a signature key where the recorded one has a bond that the trace does not show. `counter`: of its
   /// next signed write.
@@ -574,6 +671,12 @@ extension ReplayRun {
   }
   /// The key of a pairing whose random values are not the recorded ones.
   func commandFreedom(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> ReplayFreedom? {
+    // Ours has ended the link because of the time-out, with a reason of its own.
+    if recorded.commandOpcode == Disconnect.opcode, ours.commandOpcode == Disconnect.opcode,
+      script.isDead(link, at: step)
+    {
+      return .deadBearer
+    }
     guard live[link]?.pairing.phase == .pairing, live[link]?.pairing.peer != nil else { return nil }
     switch recorded.commandOpcode {
     case LEEnableEncryption.opcode where recorded[..<16] == ours[..<16]: return .randomValues

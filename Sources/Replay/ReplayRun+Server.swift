@@ -7,6 +7,65 @@ import BindruneL2CAP
 
 // Our host as a server: the application's values and answers, taken from the recorded responses.
 extension ReplayRun {
+  /// Feeds a request or a command of the peer.
+  mutating func playRequest(_ current: ReplayStep, _ link: Int) {
+    let answer = current.partner.map { script.steps[$0].payload }
+    // A service whose UUID the recorded server compares in either form.
+    if current.payload.opcode == FindByTypeValueRequest.opcode, answer?.opcode == FindByTypeValueResponse.opcode,
+      let short = UUIDForms.shortened(current.payload)
+    {
+      result.use(.uuidForm, at: number)
+      return feed(short, on: .attribute, of: link)
+    }
+    feed()
+    guard current.payload.opcode.kind == .request else { return }
+    if let answer, let ours = front(.server, link), isDemand(ours), !isDemand(answer), encryptBefore(link) {
+      // The link was encrypted before the trace.
+      take(.server, link)
+      return feed()
+    }
+    // The recorded host leaves the request without an answer, and answers later ones.
+    guard answer == nil else { return }
+    let later = script.next(after: step, on: link) {
+      $0.direction == .fromController && $0.stream == .client && $0.partner != nil
+    }
+    if later != nil, let ours = take(.server, link) { diverge(nil, ours, .server, link) }
+  }
+  /// The recorded server answers Request Not Supported to what a server need not support. Vol 3, Part F, §3.4.1.1.
+  func refusesOptional(_ request: ReplayStep) -> Bool {
+    guard let partner = request.partner, Self.optional.contains(request.payload.opcode) else { return false }
+    let answer = script.steps[partner].payload
+    return answer.count == 5 && answer.opcode == ErrorResponse.opcode && answer[1] == request.payload[0]
+      && answer[4] == ATTError.requestNotSupported.rawValue
+  }
+  private static let optional: Set<ATTOpcode> = [
+    ExchangeMTURequest.opcode, ReadBlobRequest.opcode, ReadMultipleRequest.opcode, ReadMultipleVariableRequest.opcode,
+    WriteRequest.opcode, PrepareWriteRequest.opcode, ExecuteWriteRequest.opcode,
+  ]
+  /// The same error, which need not be about an attribute: one names the request's handle, the other none. Vol 3, Part F,
+  /// §3.4.1.1.
+  func differInErrorHandle(_ recorded: [UInt8], _ ours: [UInt8]) -> Bool {
+    guard recorded.count == 5, ours.count == 5, recorded.opcode == ErrorResponse.opcode, recorded[..<2] == ours[..<2],
+      recorded[4] == ours[4],
+      [ATTError.unlikelyError, .insufficientResources].contains(ATTError(rawValue: recorded[4])),
+      let partner = script.steps[step].partner
+    else { return false }
+    let handle = script.steps[partner].payload.little16(1)
+    return Set([recorded.little16(2), ours.little16(2)]) == [0, handle]
+  }
+  /// Attribute Not Long, which a server may answer to Read Blob for a value that one Read Response can hold: Vol 3,
+  /// Part F, §3.4.4.5.
+  func isNotLong(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> Bool {
+    guard recorded.count == 5, recorded.opcode == ErrorResponse.opcode,
+      recorded[1] == ReadBlobRequest.opcode.rawValue, recorded[4] == ATTError.attributeNotLong.rawValue,
+      let partner = script.steps[step].partner, let id = live[link]?.id, let mtu = core.mtu(of: id)
+    else { return false }
+    let request = script.steps[partner].payload
+    guard recorded[2...3] == request[1...2] else { return false }
+    if let value = core.database.value(AttributeHandle(rawValue: request.little16(1))) { return value.count < mtu }
+    if ours.opcode == ReadBlobResponse.opcode { return Int(request.little16(3)) + ours.count - 1 <= mtu - 1 }
+    return ours.opcode == ErrorResponse.opcode && ours.count == 5 && ours[4] == ATTError.invalidOffset.rawValue
+  }
   /// Sets the values that the recorded response to a request contains, as the application had set them by then.
   mutating func prepareValues(for current: ReplayStep, _ link: Int) {
     guard let partner = current.partner, !current.payload.isEmpty else { return }
@@ -46,13 +105,14 @@ extension ReplayRun {
     default: return false
     }
   }
-  /// Both indicate Service Changed, and the recorded range has all of ours. Vol 3, Part G, §7.1.
+  /// An indication of Service Changed. Vol 3, Part G, §7.1.
+  func isServiceChange(_ pdu: [UInt8]) -> Bool {
+    pdu.count == 7 && pdu.opcode == HandleValueIndication.opcode
+      && database.serviceChanged?.rawValue == pdu.little16(1)
+  }
+  /// Both indicate Service Changed, and the recorded range has all of ours.
   func coversServiceChange(_ recorded: [UInt8], _ ours: [UInt8]) -> Bool {
-    guard recorded.count == 7, ours.count == 7, recorded.opcode == HandleValueIndication.opcode,
-      recorded[..<3] == ours[..<3],
-      database.serviceChanged?.rawValue == ours.little16(1)
-    else { return false }
-    return recorded.little16(3) <= ours.little16(3) && recorded.little16(5) >= ours.little16(5)
+    isServiceChange(recorded) && isServiceChange(ours) && ServiceChanges.covers(recorded, ours)
   }
   private func isConfiguration(_ handle: UInt16) -> Bool {
     let place = configurations.partitioning { $0 >= handle }
@@ -157,9 +217,34 @@ extension ReplayRun {
 
   mutating func playValue(_ recorded: [UInt8], _ link: Int) {
     guard let id = live[link]?.id else { return }
-    // Service Changed, which our server has indicated by itself.
-    if let ours = front(.values, link), ours == recorded || coversServiceChange(recorded, ours) {
-      return compare(recorded, .values, link)
+    let isChange = isServiceChange(recorded)
+    // Service Changed, which our server has indicated by itself: here, or where the recorded one does it later.
+    while let ours = front(.values, link), isServiceChange(ours) {
+      let later = script.next(after: step, on: link) {
+        $0.direction == .fromHost && $0.stream == .values && coversServiceChange($0.payload, ours)
+      }
+      if isChange, coversServiceChange(recorded, ours) || later == nil {
+        compare(recorded, .values, link)
+        // One indication may stand for several changes, which ours indicates one after the other.
+        if recorded != ours { live[link]?.changes.addTheirs(recorded) }
+        return
+      }
+      take(.values, link)
+      live[link]?.changes.addOurs(ours)
+      confirm(on: link)
+    }
+    if isChange {
+      if live[link]?.changes.takeOurs(coveredBy: recorded) == true {
+        result.links[link].compared[.values, default: 0] += 1
+        result.use(.serviceChangedTime, at: number)
+        countEqual(.values, link)
+        // Ours has its confirmation.
+        let confirmation = script.next(after: step, on: link) {
+          $0.direction == .fromController && $0.stream == .confirmations
+        }
+        if let confirmation { skipped.insert(confirmation) }
+        return
+      }
     }
     if !send(recorded, id) {
       // The client's subscription is older than the trace.
@@ -168,6 +253,7 @@ extension ReplayRun {
     }
     pump()
     compare(recorded, .values, link)
+    if isChange { live[link]?.changes.addTheirs(recorded) }
   }
   /// False if the client has not subscribed.
   private mutating func send(_ pdu: [UInt8], _ link: LinkID) -> Bool {

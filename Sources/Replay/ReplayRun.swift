@@ -32,6 +32,14 @@ struct ReplayRun: ~Copyable {
     var pairing = PairingWatch()
     /// The handles of configurations whose values the trace shows.
     var configured: Set<UInt16> = []
+    /// The recorded host has asked something on the link: if not first for the MTU, ours would have.
+    var hasAsked = false
+    /// The recorded host has sent HCI_Disconnect.
+    var isEnding = false
+    /// Ours has, and the recorded host has not.
+    var hasEndedAlone = false
+    /// Service Changed indications that one of the two hosts has sent and the other has not.
+    var changes = ServiceChanges()
   }
 
   let script: Script
@@ -53,6 +61,8 @@ struct ReplayRun: ~Copyable {
   private var changes: ArraySlice<RebuiltDatabase.Change>
   /// The handles of its Client Characteristic Configuration descriptors, ascending.
   let configurations: [UInt16]
+  /// The handles of declarations of services and characteristics.
+  private let declarations: Set<UInt16>
   let isOwnAddressKnown: Bool
   /// All addresses of the recorded host that the trace shows.
   let ownAddresses: [PeerAddress]
@@ -69,6 +79,9 @@ struct ReplayRun: ~Copyable {
   private var dissector = Dissector()
   private var packet = PacketBuffer(capacity: 1_100)
   private var start: Int64
+  private var groups = ReplayGroups()
+  /// Links whose peer confirms an indication of ours that it does not get in the trace at that time.
+  private var confirmations: [Int] = []
   private static var mostPackets: Int { 10_000 }
   /// Nanoseconds within which a host sends the next PDU of a pairing, if the link does not end.
   private static var promptness: UInt64 { 1_000_000_000 }
@@ -85,8 +98,11 @@ struct ReplayRun: ~Copyable {
     let built = rebuilt.build()
     database = built.whole
     changes = built.changes[...]
-    configurations = database.allAttributes.filter { $0.type == .clientCharacteristicConfiguration }.map(
-      \.handle.rawValue)
+    let attributes = database.allAttributes
+    configurations = attributes.filter { $0.type == .clientCharacteristicConfiguration }.map(\.handle.rawValue)
+    declarations = Set(
+      attributes.filter { [.primaryService, .secondaryService, .characteristic].contains($0.type) }.map(
+        \.handle.rawValue))
     let own = OwnAddress(script)
     isOwnAddressKnown = own.isKnown
     ownAddresses = own.all
@@ -120,6 +136,8 @@ struct ReplayRun: ~Copyable {
     configuration.limitsPairings = false
     configuration.addressPolicy = .identity
     configuration.prefersExtendedCommands = false
+    // When the MTU is exchanged is policy, but what is sent depends on it.
+    configuration.exchangesMTU = false
     // The application's values are accepted when the trace has them, so that none is refused for lack of room.
     configuration.queueCapacity = 65_536
     if let random = own.randomAddress { configuration.randomStaticAddress = random }
@@ -147,20 +165,48 @@ struct ReplayRun: ~Copyable {
         apply(change)
       }
       if let link = current.link, live[link] == nil { open(link) }
+      if let link = current.link, isOffered(current) {
+        result.offeredCount += 1
+        if script.isDead(link, at: index) { playOnDeadBearer(current, link) }
+      }
       switch (current.kind, current.direction) {
+      case (.frame, _) where current.link.map { script.isDead($0, at: index) } == true: break
       case (.frame, .fromHost): playHost(current)
       case (.frame, .fromController): playPeer(current)
       case (.command, _): if let link = current.link { playCommand(current, link) }
       case (.event, _): if let link = current.link { playEvent(current, link) }
-      case (.channel, _): result.use(.channels, at: number)
+      case (.channel, .fromHost): result.pass(.channels, at: number)
+      case (.channel, .fromController): result.use(.channels, at: number)
       }
     }
     step = max(script.steps.count - 1, 0)
     for link in live.keys.sorted() { close(link) }
   }
+  /// A PDU or a command that a replay compares if it can.
+  private func isOffered(_ step: ReplayStep) -> Bool {
+    switch step.kind {
+    case .frame: step.direction == .fromHost && step.stream != nil
+    case .channel: step.direction == .fromHost
+    case .command: true
+    case .event: false
+    }
+  }
+  /// The recorded host sends on a link whose bearer is dead: ours has ended the link. What may be sent no more is a
+  /// divergence once; nothing else is compared.
+  private mutating func playOnDeadBearer(_ current: ReplayStep, _ link: Int) {
+    guard case .frame = current.kind else { return }
+    let pdu = current.payload
+    guard current.stream == .client || current.stream == .values, groups.accuse(link),
+      let request = script.links[link].death?.step, let packet = script.steps[request].packets.last
+    else { return result.pass(.deadBearer, at: number) }
+    diverge(
+      pdu, nil, current.stream ?? .client, link, isCompared: true,
+      cause: .bearerDead(since: script.packets[packet].number))
+  }
   /// The application changes its services.
   private mutating func apply(_ change: RebuiltDatabase.Change) {
     result.use(.servicesChanged, at: number)
+    for link in live.keys { live[link]?.changes.forgetTheirs() }
     for handle in change.removed {
       do throws(DatabaseError) {
         try core.remove(service: AttributeHandle(rawValue: handle), andIncludes: true)
@@ -195,7 +241,8 @@ struct ReplayRun: ~Copyable {
       while let effect = core.nextEffect() { take(effect) }
       guard packet.fill({ core.nextPacket(into: &$0, now: now) }) else {
         if core.hasEffect { continue }
-        return
+        guard let link = confirmations.popLast() else { return }
+        return confirm(on: link)
       }
       let octets = packet.bytes
       if octets.first == HCIPacketType.command.rawValue {
@@ -212,18 +259,30 @@ struct ReplayRun: ~Copyable {
       }
     }
   }
+  /// The peer confirms our host's indication.
+  mutating func confirm(on link: Int) { feed([HandleValueConfirmation.opcode.rawValue], on: .attribute, of: link) }
   private mutating func keepFrames() {
     for frame in joiner.frames {
       guard let link = live.first(where: { script.links[$0.key].handle == frame.handle })?.key,
         let stream = ReplayStream(frame.channel, frame.payload)
       else { continue }
-      if stream == .security { live[link]?.pairing.peer?.noteOurs(frame.payload) }
+      if stream == .security {
+        live[link]?.pairing.peer?.noteOurs(frame.payload)
+        if frame.payload.code == PairingRequest.code { live[link]?.pairing.request = frame.payload }
+        if frame.payload.code == PairingResponse.code { live[link]?.pairing.response = frame.payload }
+      }
       keep(Sent(stream: stream, pdu: frame.payload, at: now), link)
     }
     joiner.frames = []
   }
   /// Keeps a PDU until a recorded one is compared with it. The recorded host has not sent the oldest of too many.
   private mutating func keep(_ sent: Sent, _ link: Int) {
+    if sent.stream == .values, isServiceChange(sent.pdu), live[link]?.changes.hasTheirs(covering: sent.pdu) == true {
+      // The recorded host has indicated it already, and the peer has confirmed it.
+      result.use(.serviceChangedTime, at: number)
+      confirmations.append(link)
+      return
+    }
     live[link]?.sent.append(sent)
     guard let waiting = live[link]?.sent.count, waiting > Self.mostWaiting, let oldest = live[link]?.sent.removeFirst()
     else { return }
@@ -288,18 +347,32 @@ struct ReplayRun: ~Copyable {
     core.receive(event.span, now: now)
     pump()
     rising = nil
-    guard script.begin == nil, live[link] != nil, self.script.mtuBefore(link) > 23 else { return }
-    if script.role == .peripheral {
-      // The peer has exchanged the MTU before the trace.
-      feed([ExchangeMTURequest.opcode.rawValue] + self.script.mtuBefore(link).littleOctets, on: .attribute, of: link)
+    guard script.begin == nil, let id = live[link]?.id, self.script.mtuBefore(link) > 23 else { return }
+    // One of the two has exchanged the MTU before the trace.
+    let mtu = self.script.mtuBefore(link).littleOctets
+    if script.role == .peripheral || self.script.firstExchange(on: link, of: .fromHost) != nil {
+      feed([ExchangeMTURequest.opcode.rawValue] + mtu, on: .attribute, of: link)
       take(.server, link)
+    } else {
+      core.exchangeMTU(on: id)
+      pump()
+      take(.client, link)
+      feed([ExchangeMTUResponse.opcode.rawValue] + mtu, on: .attribute, of: link)
     }
   }
   /// What is left when a link ends.
   private mutating func close(_ link: Int) {
     guard let state = live[link] else { return }
+    // Our Central would have sent its MTU when the link came up.
+    if !state.hasAsked, script.links[link].begin != nil, result.links[link].role == .central {
+      result.use(.mtuExchange, at: number)
+    }
+    // A client that has subscribed to Service Changed must get it. Vol 3, Part G, §7.1.
+    for change in state.changes.ours { diverge(nil, change, .values, link) }
+    let isDead = script.isDead(link, at: step)
     for sent in state.sent {
       switch sent.stream {
+      case _ where isDead: result.use(.deadBearer, at: number)
       case .client where Self.isDiscovery(sent.pdu.opcode): result.use(.discovery, at: number)
       // Our host ended the link, or protected it, by itself.
       case .commands where sent.pdu.commandOpcode == Disconnect.opcode:
@@ -308,9 +381,7 @@ struct ReplayRun: ~Copyable {
       case .security
       where sent.pdu.code != PairingFailed.code && now.nanoseconds &- sent.at.nanoseconds >= Self.promptness:
         diverge(nil, sent.pdu, .security, link)
-      // A client that has subscribed to Service Changed must get it. Vol 3, Part G, §7.1.
-      case .values
-      where sent.pdu.opcode == HandleValueIndication.opcode && database.serviceChanged?.rawValue == sent.pdu.little16(1):
+      case .values where isServiceChange(sent.pdu):
         diverge(nil, sent.pdu, .values, link)
       default: result.use(.endOfLink, at: number)
       }
@@ -337,20 +408,28 @@ struct ReplayRun: ~Copyable {
   // MARK: Comparing
 
   private mutating func playHost(_ current: ReplayStep) {
-    guard let link = current.link, let stream = current.stream, !skipped.contains(step) else { return }
+    guard let link = current.link, let stream = current.stream else { return }
+    // Its request was kept from our host.
+    if skipped.contains(step) { return permit(.optionalRequest, stream, link) }
     guard live[link] != nil else { return diverge(current.payload, nil, stream, link, isCompared: true) }
     switch stream {
     case .client: playClient(current.payload, link)
     case .values: playValue(current.payload, link)
     case .security: playSecurity(current.payload, link)
-    case .signaling where Self.isRequest(current.payload): result.use(.noCall, at: number)
+    case .signaling where Self.isRequest(current.payload): result.pass(.noCall, at: number)
     case .server, .confirmations, .signaling, .commands: compare(current.payload, stream, link)
     }
   }
   private mutating func playPeer(_ current: ReplayStep) {
     guard let link = current.link, live[link] != nil, !skipped.contains(step) else { return }
     switch current.stream {
-    case .client: prepareValues(for: current, link)
+    case .client where refusesOptional(current):
+      if let partner = current.partner { skipped.insert(partner) }
+      return
+    case .client:
+      prepareValues(for: current, link)
+      playRequest(current, link)
+      return answerUnrecordedRequests(link)
     case .security:
       guard let pdu = peersPDU(current.payload, link) else { return }
       if pdu != current.payload {
@@ -367,7 +446,7 @@ struct ReplayRun: ~Copyable {
   }
 
   /// A server has refused a request for lack of security. Vol 3, Part C, §10.3.2.
-  private func isDemand(_ pdu: [UInt8]) -> Bool {
+  func isDemand(_ pdu: [UInt8]) -> Bool {
     guard case .errorResponse(let error)? = try? ATTPDU(pdu.span) else { return false }
     return [.insufficientAuthentication, .encryptionKeySizeTooShort, .insufficientEncryption].contains(error.errorCode)
   }
@@ -390,18 +469,44 @@ struct ReplayRun: ~Copyable {
       guard let freedom = freedom(recorded, ours, stream, link) else { return diverge(recorded, ours, stream, link) }
       result.use(freedom, at: number)
     }
+    countEqual(stream, link)
+  }
+  /// A recorded PDU that ours does not send, and need not.
+  mutating func permit(_ freedom: ReplayFreedom, _ stream: ReplayStream, _ link: Int) {
+    result.use(freedom, at: number)
+    result.links[link].compared[stream, default: 0] += 1
+    result.links[link].equal[stream, default: 0] += 1
+  }
+  /// A PDU that `compare` has not counted is equal, or differs as a freedom permits.
+  mutating func countEqual(_ stream: ReplayStream, _ link: Int) {
+    groups.agreed(in: stream, on: link)
     result.links[link].equal[stream, default: 0] += 1
   }
   mutating func diverge(
-    _ recorded: [UInt8]?, _ ours: [UInt8]?, _ stream: ReplayStream, _ link: Int, isCompared: Bool = false
+    _ recorded: [UInt8]?, _ ours: [UInt8]?, _ stream: ReplayStream, _ link: Int, isCompared: Bool = false,
+    cause: ReplayDivergence.Cause? = nil
   ) {
     if isCompared { result.links[link].compared[stream, default: 0] += 1 }
+    var cause = cause ?? (recorded == nil ? .extra : ours == nil ? .missing : .different)
+    if cause == .missing, stream != .commands {
+      // Our host has ended the link: that is the divergence from which this one follows.
+      if let command = front(.commands, link), command.commandOpcode == Disconnect.opcode {
+        take(.commands, link)
+        diverge(nil, command, .commands, link)
+        live[link]?.hasEndedAlone = true
+      }
+      if live[link]?.hasEndedAlone == true { cause = .linkEnded }
+    }
+    let place = groups.place(stream, recorded, ours, on: link, with: live[link]?.peer)
+    result.groupCount = groups.count
     result.links[link].divergences += 1
-    result.add(
+    result.divergences.append(
       ReplayDivergence(
         number: number, adapter: adapter, handle: script.links[link].handle, role: result.links[link].role,
-        stream: stream, recorded: recorded, ours: ours))
+        stream: stream, recorded: recorded, ours: ours, cause: cause, group: place.group, isFirst: place.isFirst))
   }
+  /// A pairing with the peer of the link has succeeded.
+  mutating func agreed(with peer: PeerID) { groups.paired(with: peer) }
   private static func isMTUExchange(_ opcode: ATTOpcode) -> Bool {
     opcode == ExchangeMTURequest.opcode || opcode == ExchangeMTUResponse.opcode
   }
@@ -435,7 +540,12 @@ struct ReplayRun: ~Copyable {
   private func freedom(
     _ recorded: [UInt8], _ ours: [UInt8], _ stream: ReplayStream, _ link: Int
   ) -> ReplayFreedom? {
-    if stream == .server, isBeginning(recorded, of: ours) { return .entries }
+    if stream == .server {
+      if isBeginning(recorded, of: ours) { return .entries }
+      if differInForm(recorded, ours, link) { return .uuidForm }
+      if isNotLong(recorded, ours, link) { return .optionalRequest }
+      if differInErrorHandle(recorded, ours) { return .errorHandle }
+    }
     if stream == .signaling, Self.refusesChannels(ours), recorded.dropFirst().first == ours[1],
       Self.refusesChannels(recorded) || Self.rejects(recorded)
     {
@@ -458,6 +568,16 @@ struct ReplayRun: ~Copyable {
     case .values: return coversServiceChange(recorded, ours) ? .servicesChanged : nil
     case .confirmations: return nil
     }
+  }
+
+  /// Two answers of a server to the request before, one with a short UUID in its long form.
+  private func differInForm(_ recorded: [UInt8], _ ours: [UInt8], _ link: Int) -> Bool {
+    guard let partner = script.steps[step].partner else { return false }
+    let request = script.steps[partner].payload, isDeclaration = declarations.contains(request.little16(1))
+    guard let one = UUIDForms.answer(recorded, to: request, isDeclaration: isDeclaration),
+      let other = UUIDForms.answer(ours, to: request, isDeclaration: isDeclaration)
+    else { return false }
+    return UUIDForms.differInForm(one, other)
   }
 
   // MARK: Effects

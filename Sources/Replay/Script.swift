@@ -81,6 +81,8 @@ struct ScriptLink: Sendable {
   /// The step with the event that reports it; nil: the trace begins later.
   var begin: Int?
   var steps: [Int] = []
+  /// nil: no transaction of the host times out.
+  var death: BearerDeath?
 }
 
 /// # Script
@@ -106,6 +108,7 @@ struct Script: Sendable {
     for link in links.indices {
       leaveOutChannels(of: link)
       finish(link)
+      links[link].death = death(of: link)
     }
   }
 
@@ -175,12 +178,22 @@ struct Script: Sendable {
     }
     return list[..<low].suffix(Self.farthest).last { body(steps[$0]) }
   }
-  /// The ATT_MTU that a link without an exchange in the trace has: 23, the default (Vol 3, Part F, §3.2.8); if the
-  /// trace begins on the link, at least the length of its longest PDU.
+  /// The step of the first Exchange MTU Request that one of the two sends on the link; nil: it sends none.
+  func firstExchange(on link: Int, of sender: HCIDirection? = nil) -> Int? {
+    links[link].steps.first {
+      guard case .frame(.attribute, let payload) = steps[$0].kind, payload.opcode == ExchangeMTURequest.opcode else {
+        return false
+      }
+      return sender == nil || steps[$0].direction == sender
+    }
+  }
+  /// The ATT_MTU that a link has before an exchange in the trace: 23, the default (Vol 3, Part F, §3.2.8); if the trace
+  /// begins on the link, at least the length of its longest PDU until then.
   func mtuBefore(_ link: Int) -> UInt16 {
     guard links[link].begin == nil else { return 23 }
+    let exchange = firstExchange(on: link) ?? .max
     let longest = links[link].steps.reduce(0) {
-      if case .frame(.attribute, let payload) = steps[$1].kind { max($0, payload.count) } else { $0 }
+      if $1 < exchange, case .frame(.attribute, let payload) = steps[$1].kind { max($0, payload.count) } else { $0 }
     }
     return UInt16(min(max(longest, 23), 517))
   }

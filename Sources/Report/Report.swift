@@ -218,6 +218,8 @@ struct ReportContent {
     json.add("findingCount", checker.findingCount)
   }
 
+  /// Divergences that a page shows.
+  private static var mostDivergences: Int { 100 }
   private func write(replay json: inout ReportJSON, _ strings: inout ReportStrings) {
     json.object("replay") { json in
       switch replay {
@@ -228,11 +230,12 @@ struct ReportContent {
         json.add("equal", result.equalCount)
         json.add("count", result.divergenceCount)
         json.list("divergences") { json in
-          for divergence in result.divergences {
+          for divergence in result.divergences.prefix(Self.mostDivergences) {
             json.object { json in
               json.add("at", place(divergence.number) ?? -1)
               json.add("number", divergence.number)
               json.add("stream", divergence.stream.rawValue)
+              json.add("reason", divergence.reason)
               json.add("recorded", ReplayDivergence.lines(divergence.recorded, divergence.stream))
               json.add("ours", ReplayDivergence.lines(divergence.ours, divergence.stream))
             }

@@ -55,7 +55,7 @@ extension Explanation {
       else { return Self.check([octets]) }
       data = Array(octets[ACLPacket.headerCount...])
     case .ad:
-      var rules = CheckAdvertisingData(), report = CheckReport(Set(CheckRule.allCases))
+      var rules = CheckAdvertisingData(), report = CheckReport(Set(CheckRule.allCases), CheckSelection())
       rules.receive(octets.indices, of: octets.span, isScanResponse: false, by: .host, device: nil, &report)
       return report.findings
     case .l2cap: data = octets
@@ -102,6 +102,7 @@ extension Explanation {
   /// The findings about the last packet.
   private static func check(_ packets: [[UInt8]]) -> [CheckFinding] {
     var sink = DissectingSink(Checker())
+    sink.sink.believesHandles = true
     for (index, packet) in packets.enumerated() {
       let isSent =
         switch packet.first.flatMap(HCIPacketType.init(rawValue:)) {

@@ -24,6 +24,46 @@ public struct Histogram: Sendable {
     buckets[Self.bucket(of: UInt64(clamping: duration.nanoseconds))] += 1
   }
 
+  /// Adds the durations that another one has counted.
+  public mutating func add(_ other: Histogram) {
+    guard other.count > 0 else { return }
+    shortest = count == 0 ? other.shortest : min(shortest, other.shortest)
+    longest = max(longest, other.longest)
+    count += other.count
+    if buckets.isEmpty {
+      buckets = other.buckets
+    } else {
+      for index in buckets.indices { buckets[index] += other.buckets[index] }
+    }
+  }
+  /// The buckets of two, from the shortest duration on, without those that both leave empty.
+  static func common(_ one: Histogram, _ other: Histogram) -> [(Int, Int)] {
+    (0..<max(one.buckets.count, other.buckets.count)).compactMap { index in
+      let a = index < one.buckets.count ? one.buckets[index] : 0,
+        b = index < other.buckets.count ? other.buckets[index] : 0
+      return a + b > 0 ? (a, b) : nil
+    }
+  }
+  /// The shapes of several on one scale, whose columns are of equal ratio, and what the scale begins and ends with; nil:
+  /// all are empty.
+  public static func shapes(
+    _ all: [Histogram], columns: Int
+  ) -> (shapes: [[Int]], from: Duration, to: Duration)? {
+    let firsts = all.compactMap { $0.buckets.firstIndex { $0 > 0 } }
+    let lasts = all.compactMap { $0.buckets.lastIndex { $0 > 0 } }
+    guard let first = firsts.min(), let last = lasts.max(), columns > 0 else { return nil }
+    let shapes = all.map { histogram in
+      var shape = [Int](repeating: 0, count: columns)
+      for bucket in first...last where bucket < histogram.buckets.count {
+        shape[(bucket - first) * columns / (last - first + 1)] += histogram.buckets[bucket]
+      }
+      return shape
+    }
+    return (
+      shapes, .nanoseconds(Int64(clamping: floor(of: first))), .nanoseconds(Int64(clamping: floor(of: last + 1)))
+    )
+  }
+
   private static func bucket(of nanoseconds: UInt64) -> Int {
     let shift = max(0, 63 - nanoseconds.leadingZeroBitCount - digits)
     return shift * fineness + Int(nanoseconds >> UInt64(shift))

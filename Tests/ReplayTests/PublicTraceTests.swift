@@ -19,17 +19,17 @@ import Testing
   private static let expected: [(prefix: String, result: String)] = [
     ("brandonasuncion", "noFrames"),
     ("csacca", "306 306 time of the MTU exchange 1"),
-    ("elkusbry", "341 341 connection before the trace 1, time of the MTU exchange 1"),
-    ("joelarula_darkelf__filterdlog1", "64 64 connection before the trace 1, time of the MTU exchange 1"),
-    ("joelarula_darkelf__test1", "64 64 connection before the trace 1, time of the MTU exchange 1"),
+    ("elkusbry", "341 341 connection before the trace 1"),
+    ("joelarula_darkelf__filterdlog1", "64 64 connection before the trace 1"),
+    ("joelarula_darkelf__test1", "64 64 connection before the trace 1"),
     ("mauricelam", "noFrames"),
     ("mikeryan", "linkLayer"),
-    ("syssi", "106 106 connection before the trace 1, discovery strategy 1, time of the MTU exchange 1"),
+    ("syssi", "107 107 connection before the trace 1, discovery strategy 1"),
     ("whad-team", "linkLayer"),
     (
       "whoisbe",
-      "161 161 keys before the trace 1, discovery strategy 7, time of the MTU exchange 3, "
-        + "request without a call of our client 4, order of PDUs 4"
+      "163 163 keys before the trace 1, discovery strategy 7, time of the MTU exchange 3, "
+        + "request without a call of our client 4, order of PDUs 5"
     ),
   ]
 

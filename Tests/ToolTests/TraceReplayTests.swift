@@ -58,11 +58,36 @@ import Testing
       #expect(end.lines.contains { $0.hasPrefix("First divergence: record \(index + 1), link 0x") }, "\(end.output)")
       #expect(end.lines.contains { $0.contains("recorded") && $0.contains("ours") })
       #expect(end.lines.contains { $0.contains("Attribute Not Long") })
+      #expect(end.lines.contains { $0.hasPrefix("  Recorded is Error Code: ") }, "\(end.output)")
+      let object = try #require(try await Tool.run(["trace", "replay", "--json", changed.path]).objects().first)
+      let list = try #require(object["divergenceList"] as? [[String: Any]])
+      #expect(list.count == 1 && list[0]["record"] as? Int == index + 1 && list[0]["follows"] as? Bool == false)
+      #expect((list[0]["reason"] as? String)?.hasPrefix("Recorded is Error Code: ") == true)
       #expect(end.lines.last == "2 of \(packets.count) packets show it: \(short)")
       let again = try await Tool.run(["trace", "replay", short])
       #expect(again.status == 1 && again.lines.last == "0 of 1 PDUs equal, 1 divergence", "\(again.output)")
       expectSentence(
         try await Tool.run(["trace", "replay", changed.path, "--shrink", short]), "File exists", status: 2)
+    }
+  }
+
+  /// A trace of which nothing was compared has a status of its own, and the sentence why, in text and JSON.
+  @Test func nothingCompared() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "peer").path
+      // The peer's Security Request, on a link that the trace begins on: the host says nothing.
+      let packet: [UInt8] = [2, 0x40, 0x20, 6, 0, 2, 0, 6, 0, 0x0B, 0x01]
+      var writer = CaptureWriter(.btsnoop), octets: [UInt8] = []
+      writer.begin(&octets)
+      let record = CaptureRecord(number: 1, direction: .fromController, octets: Octets(0, packet.count))
+      writer.append(record, packet.span, to: &octets)
+      try Data(octets).write(to: URL(filePath: path))
+      let end = try await Tool.run(["trace", "replay", path])
+      #expect(end.status == 2 && end.errors.hasPrefix("Error: Nothing was compared: "), "\(end.errors)")
+      #expect(end.lines.last == "0 of 0 PDUs equal, 0 divergences", "\(end.output)")
+      let object = try #require(try await Tool.run(["trace", "replay", "--json", path]).objects().first)
+      #expect(object["verdict"] as? String == "not compared")
+      #expect((object["why"] as? String)?.hasPrefix("Nothing was compared: ") == true)
     }
   }
 

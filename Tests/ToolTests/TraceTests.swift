@@ -272,9 +272,34 @@ import Testing
       // Errors have a status of their own.
       let none = try await Tool("trace", "diff", path, folder.path + "/none").end()
       #expect(none.status == 2 && none.errors.contains("No such file"))
+      // Two traces without a packet are not equal: nothing was compared.
+      let empty = folder.appending(path: "empty.btsnoop").path
+      try Data(try Data(contentsOf: URL(filePath: path)).prefix(16)).write(to: URL(filePath: empty))
+      let nothing = try await Tool("trace", "diff", empty, empty).end()
+      #expect(nothing.status == 2 && nothing.errors.hasPrefix("Error: Nothing was compared: "), "\(nothing.errors)")
+      let verdict = try await Tool("trace", "diff", empty, empty, "--json").end().objects().last?["verdict"] as? String
+      #expect(verdict == "not decided")
       for wrong in [["--free", "weather"], ["-"]] {
         #expect(try await Tool.run(["trace", "diff", path] + (wrong == ["-"] ? wrong : [part] + wrong)).status == 64)
       }
+    }
+  }
+
+  /// Two versions of a device: the same is alike, and what another trace does not show is no difference.
+  @Test func summary() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path, empty = folder.appending(path: "empty.btsnoop").path
+      #expect(try await Tool("demo", "--brief", "--trace", path).end().status == 0)
+      let same = try await Tool("trace", "diff", path, path, "--summary").end()
+      #expect(same.status == 0 && same.errors == "", "\(same.errors)")
+      #expect(same.lines.first?.hasPrefix("= GATT databases") == true && !same.output.contains("≠"), "\(same.output)")
+      let object = try #require(
+        try await Tool("trace", "diff", path, path, "--summary", "--json").end().objects().first)
+      #expect(object["verdict"] as? String == "alike")
+      #expect((object["GATT databases"] as? [String: Any])?["verdict"] as? String == "alike")
+      try Data(try Data(contentsOf: URL(filePath: path)).prefix(16)).write(to: URL(filePath: empty))
+      let nothing = try await Tool("trace", "diff", path, empty, "--summary").end()
+      #expect(nothing.status == 2 && nothing.errors.hasPrefix("Error: Nothing was compared: "), "\(nothing.errors)")
     }
   }
 }

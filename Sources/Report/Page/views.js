@@ -130,7 +130,7 @@ const findingsView = {
     panel.append(el("p", { class: "lead", text: `Our host, put in the place of the recorded one, sent ${grouped(replay.equal)} of ${grouped(replay.compared)} PDUs as recorded; ${counted(replay.count, "divergence")}.` }));
     for (const divergence of replay.divergences) {
       const side = (title, lines) => el("div", {}, el("h3", { text: title }), ...lines.map((line) => el("code", { text: line })));
-      panel.append(el("section", { class: "card" }, el("p", {}, frameLink(divergence.at, `#${divergence.number}`), el("span", { class: "quiet", text: ` ${divergence.stream}` })),
+      panel.append(el("section", { class: "card" }, el("p", {}, frameLink(divergence.at, `#${divergence.number}`), el("span", { class: "quiet", text: ` ${divergence.stream}` })), el("p", { text: divergence.reason }),
         el("div", { class: "sides" }, side("Recorded", divergence.recorded), side("Ours", divergence.ours))));
     }
     if (replay.freedoms.length) {

@@ -332,7 +332,7 @@ extension ConnectionStatistics.Sides {
   }
 }
 extension ConnectionStatistics.Change.Value {
-  fileprivate var words: (heading: String, words: String) {
+  var words: (heading: String, words: String) {
     switch self {
     case .mtu(let mtu): ("MTU", "\(mtu)")
     case .parameters(let interval, let latency, let timeout):

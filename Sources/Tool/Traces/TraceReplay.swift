@@ -16,9 +16,11 @@ struct TraceReplay: AsyncParsableCommand {
       The controller's half of the trace is fed to a host of bindrune under virtual time. Its database and its \
       application's operations come from the trace. What it sends is compared with the recorded packets: ATT as client \
       and server, pairing, LE signaling, encryption and disconnection. Where correct hosts may differ, the output \
-      names the freedom, how often it was used, and where.
+      names the policy, how often it was met, and where. Every other difference is a divergence, with its reason; what \
+      follows from a first one stands below it. Where the recorded host breaks a rule of trace check, the fault is its.
 
-      Status 0: no other difference; 1: a divergence; 2: no replay was possible, or an output could not be written.
+      Status 0: equal; 1: a divergence; 2: no replay was possible, nothing or less than half was compared, or an \
+      output could not be written.
 
       Examples:
         bindrune trace replay capture.btsnoop
@@ -69,6 +71,7 @@ struct TraceReplay: AsyncParsableCommand {
     if let shrink { try write(replay, to: shrink) }
     Console.drain()
     if !result.isEqual { throw ExitCode.failure }
+    if let why = result.insufficiency { throw Failure(why) }
   }
 
   /// The number in `FILE.seed`.
@@ -95,7 +98,7 @@ struct TraceReplay: AsyncParsableCommand {
       }
     }
     if !result.freedoms.isEmpty {
-      Console.line("Freedoms")
+      Console.line("Policy, no divergence")
       for freedom in ReplayFreedom.allCases {
         guard let use = result.freedoms[freedom] else { continue }
         let places = use.numbers.map { "\($0)" }.joined(separator: ", ") + (use.count > use.numbers.count ? " …" : "")
@@ -103,24 +106,46 @@ struct TraceReplay: AsyncParsableCommand {
         Console.line(Console.styled("    \(freedom.meaning)", .dim))
       }
     }
-    if let first = result.divergences.first { show(first) }
+    let first = result.first, followers = Dictionary(grouping: result.divergences.filter { !$0.isFirst }, by: \.group)
+    for (index, divergence) in first.enumerated() {
+      show(divergence, index == 0 ? "First divergence" : "Divergence \(index + 1)")
+      guard let list = followers[divergence.group] else { continue }
+      Console.line("  It may cause \(counted(list.count, "other")):")
+      for other in list {
+        Console.line("    \(Self.place(of: other)): \(other.reason.printable(limit: 300))\(Self.fault(of: other))")
+      }
+    }
     let words = result.divergenceCount == 1 ? "1 divergence" : "\(result.divergenceCount) divergences"
-    let summary = "\(result.equalCount) of \(result.comparedCount) PDUs equal, \(words)"
+    var summary = "\(result.equalCount) of \(result.comparedCount) PDUs equal, \(words)"
+    if first.count < result.divergenceCount { summary += ", of \(counted(first.count, "cause"))" }
     Console.line(Console.styled(summary, result.isEqual ? .green : .red))
   }
-  private func show(_ divergence: ReplayDivergence) {
-    Console.line(
-      "First divergence: record \(divergence.number), link 0x\(hexDigits(UInt64(divergence.handle), 4)), "
-        + "\(divergence.role.text), \(divergence.stream.rawValue)")
+  private static func place(of divergence: ReplayDivergence) -> String {
+    "record \(divergence.number), link 0x\(hexDigits(UInt64(divergence.handle), 4)), \(divergence.role.text), "
+      + divergence.stream.rawValue
+  }
+  /// The rule that the recorded host breaks there.
+  private static func fault(of divergence: ReplayDivergence) -> String {
+    if case .bearerDead = divergence.cause { return "" }
+    guard let rule = divergence.breach else { return "" }
+    return " The recorded host breaks \(rule.id) there (\(rule.section)): \(rule.sentence)"
+  }
+  private func show(_ divergence: ReplayDivergence, _ title: String) {
+    Console.line("\(title): \(Self.place(of: divergence))")
+    Console.line("  \(divergence.reason.printable(limit: 300))\(Self.fault(of: divergence))")
     let left = ReplayDivergence.lines(divergence.recorded, divergence.stream)
     let right = ReplayDivergence.lines(divergence.ours, divergence.stream)
     sideBySide(("recorded", left), ("ours", right))
   }
   private static func object(_ result: ReplayResult) -> JSONLine {
     var object = JSONLine()
+    object.add("verdict", !result.isEqual ? "different" : result.insufficiency == nil ? "equal" : "not compared")
+    object.add("why", result.isEqual ? result.insufficiency : nil)
     object.add("compared", result.comparedCount)
     object.add("equal", result.equalCount)
+    object.add("passedOver", max(0, result.offeredCount - result.comparedCount))
     object.add("divergences", result.divergenceCount)
+    object.add("causes", result.first.count)
     object.add(
       "links",
       result.links.map { link in
@@ -143,22 +168,30 @@ struct TraceReplay: AsyncParsableCommand {
         guard let use = result.freedoms[freedom] else { return nil }
         var line = JSONLine()
         line.add("name", freedom.rawValue)
+        line.add("meaning", freedom.meaning)
         line.add("count", use.count)
         line.add("records", use.numbers)
         return line
       })
-    var first: JSONLine?
-    if let divergence = result.divergences.first {
-      var line = JSONLine()
-      line.add("record", divergence.number)
-      line.add("handle", Int(divergence.handle))
-      line.add("stream", divergence.stream.rawValue)
-      line.add("recorded", ReplayDivergence.lines(divergence.recorded, divergence.stream))
-      line.add("ours", ReplayDivergence.lines(divergence.ours, divergence.stream))
-      first = line
-    }
-    object.add("first", first)
+    object.add("first", result.divergences.first.map(Self.object))
+    object.add("divergenceList", result.divergences.map(Self.object))
     return object
+  }
+  private static func object(_ divergence: ReplayDivergence) -> JSONLine {
+    var line = JSONLine()
+    line.add("record", divergence.number)
+    line.add("adapter", Int(divergence.adapter))
+    line.add("handle", Int(divergence.handle))
+    line.add("role", divergence.role.text)
+    line.add("stream", divergence.stream.rawValue)
+    line.add("reason", divergence.reason)
+    line.add("cause", divergence.group + 1)
+    line.add("follows", !divergence.isFirst)
+    line.add("fault", divergence.isRecordedHostsFault ? "recorded host" : "not determined")
+    line.add("rule", divergence.breach?.id)
+    line.add("recorded", ReplayDivergence.lines(divergence.recorded, divergence.stream))
+    line.add("ours", ReplayDivergence.lines(divergence.ours, divergence.stream))
+    return line
   }
 
   // MARK: Shrinking

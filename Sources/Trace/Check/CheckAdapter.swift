@@ -232,7 +232,9 @@ struct CheckAdapter {
         allowed: links.isEmpty ? "none" : links.map { code($0.handle, 4) }.joined(separator: ", "))
       return nil
     }
-    return open(CheckLink(handle, .unknown, isFromStart: false))
+    var link = CheckLink(handle, .unknown, isFromStart: false)
+    link.isConfirmed = report.believesHandles
+    return open(link)
   }
   @discardableResult mutating func open(_ link: CheckLink) -> Int? {
     links.removeAll { $0.handle == link.handle }

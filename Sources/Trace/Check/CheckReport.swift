@@ -75,6 +75,8 @@ struct CheckReport {
   var adapter: UInt16 = 0
   var connection: UInt16?
   var peer: DeviceAddress?
+  /// Each handle is a connection's: a packet alone does not show more.
+  var believesHandles = false
   var subject = CheckSubject.none
   var attribute: BluetoothUUID?
 

@@ -52,6 +52,11 @@ public struct Checker: TraceSink {
     return report.findings
   }
 
+  var believesHandles: Bool {
+    get { report.believesHandles }
+    set { report.believesHandles = newValue }
+  }
+
   // MARK: TraceSink
 
   public mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
