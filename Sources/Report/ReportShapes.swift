@@ -68,7 +68,6 @@ struct ReportShapes {
     case .flag: 4
     case .wrong: 5
     case .problem: 6
-    case .note: 7
     }
   }
 

@@ -250,7 +250,7 @@ struct ExplainRecorder: FieldVisitor {
     rows.append(Explanation.Row(kind: .problem, bit: 8 * at, width: 0, label: "", text: text))
   }
   mutating func note(_ text: String) {
-    rows.append(Explanation.Row(kind: .note, bit: 8 * at, width: 0, label: "", text: text))
+    rows.append(Explanation.Row(kind: .entry, bit: 8 * at, width: 0, label: text, text: ""))
   }
   private func sentence(_ error: WireError) -> String {
     let field = error.field.utf8CodeUnitCount == 0 ? "The message" : "\(error.field)"

@@ -19,7 +19,9 @@ extension Explanation {
   /// not understand, and no finding is about, becomes a note.
   public mutating func judge(by findings: [CheckFinding]) {
     if findings.isEmpty {
-      for index in rows.indices where rows[index].kind == .problem { rows[index].kind = .note }
+      for index in rows.indices where rows[index].kind == .problem {
+        rows[index] = Row(kind: .entry, bit: rows[index].bit, width: 0, label: rows[index].text, text: "")
+      }
     }
     mark(findings)
   }
@@ -27,8 +29,8 @@ extension Explanation {
   public mutating func noteCut(from originalCount: Int) {
     rows.append(
       Row(
-        kind: .note, bit: 8 * octets.count, width: 0, label: "",
-        text: "The recorder kept \(octets.count) of \(octetCount(originalCount))."))
+        kind: .entry, bit: 8 * octets.count, width: 0,
+        label: "The recorder kept \(octets.count) of \(octetCount(originalCount)).", text: ""))
   }
   private mutating func mark(_ findings: [CheckFinding]) {
     for finding in findings {

@@ -24,7 +24,7 @@ public struct Explanation: Sendable, Equatable {
     public enum Kind: String, Sendable {
       /// Begins a layer: `label` is the message's name, `text` its section of the Specification.
       case layer
-      /// Begins an entry of a list.
+      /// Begins an entry of a list, or says what was not understood, although it breaks no rule.
       case entry
       /// A field of whole octets.
       case field
@@ -36,8 +36,6 @@ public struct Explanation: Sendable, Equatable {
       case wrong
       /// What is wrong.
       case problem
-      /// What was not understood, although it breaks no rule.
-      case note
     }
     public var kind: Kind
     /// Offset from the beginning of the packet, in bits. Bit 0 of an octet is its least significant one.
@@ -106,7 +104,7 @@ extension Explanation {
       let gap = String(repeating: " ", count: max(2, room))
       if room < 2 { return [Line(kind: .layer, text: row.label), Line(kind: .layer, text: "  " + row.text)] }
       return [Line(kind: .layer, text: row.text.isEmpty ? row.label : row.label + gap + row.text)]
-    case .entry, .problem, .note:
+    case .entry, .problem:
       let lead = row.kind == .problem ? "      ^^ " : "      -- "
       let words = row.label.isEmpty || row.text.isEmpty ? row.label + row.text : row.label + ": " + row.text
       return Self.wrap(words, Self.width - 9).enumerated().map {

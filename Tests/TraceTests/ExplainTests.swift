@@ -189,7 +189,7 @@ import Testing
       sink.pause()
       let explanation = try #require(sink.sink.explanation(as: nil))
       #expect(explanation.isSound, "\(count)")
-      #expect(explanation.rows.last?.text == "The recorder kept \(count) of 12 octets.")
+      #expect(explanation.rows.last?.label == "The recorder kept \(count) of 12 octets.")
     }
   }
 

@@ -104,8 +104,8 @@ const detail = (() => {
         group.append(el("div", { class: "entry", role: "treeitem", text: row.label.replaceAll("_", " ") }));
         continue;
       }
-      if (row.kind === "problem" || row.kind === "note") {
-        group.append(el("div", { class: `callout ${row.kind}`, role: "treeitem", text: row.text }));
+      if (row.kind === "problem") {
+        group.append(el("div", { class: "callout problem", role: "treeitem", text: row.text }));
         continue;
       }
       const place = fields.length, isBits = row.kind === "bits" || row.kind === "flag";

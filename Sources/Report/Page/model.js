@@ -3,7 +3,7 @@
 
 const Layers = ["hci", "l2cap", "sig", "att", "smp", "ll", "note"];
 const LayerNames = { hci: "HCI", l2cap: "L2CAP", sig: "Signaling", att: "ATT", smp: "SMP", ll: "Air", note: "Notes" };
-const Kinds = ["layer", "entry", "field", "bits", "flag", "wrong", "problem", "note"];
+const Kinds = ["layer", "entry", "field", "bits", "flag", "wrong", "problem"];
 const Ways = ["read", "part read", "written", "write command", "notified", "indicated", "signed write", "prepared"];
 const Roles = ["", "Central", "Peripheral"];
 

@@ -108,7 +108,7 @@ struct Explain: AsyncParsableCommand {
         switch line.kind {
         case .layer: .bold
         case .entry: .cyan
-        case .flag, .note: .dim
+        case .flag: .dim
         case .wrong, .problem: .red
         case .field, .bits: nil
         }
