@@ -209,8 +209,8 @@ public struct TraceGap: Sendable {
 
   /// At the beginning: starts a program if the file is compressed, or an archive.
   private mutating func unpack() throws(TraceError) {
+    guard !isBegun, end >= ZipArchive.magic.count else { return }
     let magic = unsafe Array(buffer[..<end])
-    guard !isBegun, magic.count >= ZipArchive.magic.count else { return }
     isBegun = true
     let isArchive = magic == ZipArchive.magic
     if entryName != nil, !isArchive, unpackers.isEmpty { throw .noArchive(path: path) }

@@ -158,7 +158,7 @@ import Testing
   @Test func recordsAreMarkedAsTheCheckerFinds() throws {
     for fixture in CheckTests.cases() {
       var script = CheckScript()
-      for line in fixture.lines { try script.append(line.text.replacing("!", with: "")) }
+      for line in fixture.lines { try script.append(line.text.prefix { $0 != "!" }.description) }
       let findings = script.check().findings
       for number in script.packets.indices.map({ $0 + 1 }) {
         var sink = DissectingSink(ExplainedRecord(number))

@@ -300,7 +300,7 @@ struct Packets {
   @Test func marks() throws {
     for fixture in CheckTests.cases() {
       var script = CheckScript()
-      for line in fixture.lines { try script.append(line.text.replacing("!", with: "")) }
+      for line in fixture.lines { try script.append(line.text.prefix { $0 != "!" }.description) }
       var sink = DissectingSink(MarkedLines(LineSink()))
       for (index, packet) in script.packets.enumerated() {
         let record = CaptureRecord(

@@ -152,7 +152,7 @@ import Testing
   /// Mistakes stay mistakes: every finding of every fixture of the checker, whatever is replaced.
   @Test(arguments: CheckTests.cases()) func findings(_ fixture: CheckTests.Case) throws {
     var script = CheckScript(), trace = CapturedTrace()
-    for line in fixture.lines { try script.append(line.text.replacing("!", with: "")) }
+    for line in fixture.lines { try script.append(line.text.prefix { $0 != "!" }.description) }
     for (index, packet) in script.packets.enumerated() {
       let record = CaptureRecord(
         number: index + 1, time: packet.time, direction: packet.direction, octets: Octets(0, packet.octets.count))

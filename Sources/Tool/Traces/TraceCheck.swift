@@ -111,6 +111,7 @@ struct TraceCheck: AsyncParsableCommand {
       (selection.party, selection.peer) = (party?.party, party?.peer)
       selection.connections = Set(connection.map(\.value))
       selection.ignored = ignore
+      selection.collectsIDs = writeBaseline != nil
       var report = try junit.map { path throws(Failure) in try JUnitReport(path) }
       defer { report?.close() }
       var codes = try sarif.map { path throws(Failure) in try SARIFReport(path, selected) }

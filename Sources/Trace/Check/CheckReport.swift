@@ -69,6 +69,8 @@ struct CheckReport {
   private(set) var ids: Set<String> = []
   private var enabled: [Bool]
   private let selection: CheckSelection
+  /// Findings that are not kept are looked at, too.
+  private let looksAtAll: Bool
   /// The packet that is judged.
   var number = 0
   var time: Int64 = 0
@@ -82,6 +84,7 @@ struct CheckReport {
 
   init(_ rules: Set<CheckRule>, _ selection: CheckSelection) {
     self.selection = selection
+    looksAtAll = selection.needsIDs
     judgements = Array(repeating: 0, count: CheckRule.allCases.count)
     enabled = CheckRule.allCases.map { rules.contains($0) }
   }
@@ -92,7 +95,7 @@ struct CheckReport {
     allowed: @autoclosure () -> String
   ) {
     judgements[Int(rule.rawValue)] &+= 1
-    if !holds, enabled[Int(rule.rawValue)] { breach(finding(rule, party, seen(), allowed())) }
+    if !holds, needsTexts(rule) { breach(finding(rule, party, seen(), allowed())) }
   }
   /// The same for a breach that later packets may explain: it is added to `suspects` instead.
   mutating func suspect(
@@ -118,6 +121,13 @@ struct CheckReport {
       remarks.append(CheckRemark(kind: kind, number: number, count: 1))
     }
   }
+  /// Whether a breach of the rule is more than a number. Counts it if not.
+  private mutating func needsTexts(_ rule: CheckRule) -> Bool {
+    guard enabled[Int(rule.rawValue)] else { return false }
+    if findings.count < Checker.mostFindings || looksAtAll { return true }
+    findingCount += 1
+    return false
+  }
   /// Counts a finding, and keeps it if there is room.
   private mutating func breach(_ finding: CheckFinding) {
     if let exclusion = selection.exclusion(of: finding) {
@@ -125,7 +135,7 @@ struct CheckReport {
       return
     }
     findingCount += 1
-    if ids.count < Checker.mostFindings { ids.insert(finding.id) }
+    if selection.collectsIDs, ids.count < Checker.mostFindings { ids.insert(finding.id) }
     if findings.count < Checker.mostFindings { findings.append(finding) }
   }
   private func finding(

@@ -24,8 +24,15 @@ public struct CheckSelection: Sendable {
   /// Ids, or their beginnings up to a `/`, of findings to ignore.
   public var ignored: [String] = []
 
+  /// Keep the ids of findings that count, for ``Checker/ids``.
+  public var collectsIDs = false
+
   public init() {}
 
+  /// Each finding is looked at, also beyond those that are kept.
+  var needsIDs: Bool {
+    collectsIDs || party != nil || peer != nil || !connections.isEmpty || !known.isEmpty || !ignored.isEmpty
+  }
   /// Why a finding does not count.
   public enum Exclusion: String, CaseIterable, Sendable { case party, connection, ignored, known }
 

@@ -40,7 +40,7 @@ public struct Checker: TraceSink {
   public var findingCount: Int { report.findingCount }
   /// How many breaches the selection leaves out.
   public var excluded: [CheckSelection.Exclusion: Int] { report.excluded }
-  /// The ids of all findings, the first ``mostFindings`` different ones.
+  /// The ids of the findings that count, the first ``mostFindings`` different ones, if the selection collects them.
   public var ids: Set<String> { report.ids }
   /// What no rule is about, each kind once.
   public var remarks: [CheckRemark] { report.remarks }
