@@ -21,13 +21,13 @@ public struct CheckFinding: Sendable {
   /// What the rule allows there.
   public var allowed: String
   /// The kind of packet, and the attribute that it is about.
-  var subject: String?
+  var subject: CheckSubject
   var attribute: BluetoothUUID?
 
   /// The same for the same breach in another recording: rule, party, kind of packet and the attribute's UUID, as
   /// `gatt.notification-enabled/peer/ATT_HANDLE_VALUE_NTF/2A37`.
   public var id: String {
-    ([rule.id, party.rawValue] + [subject, attribute.map { "\($0)" }].compactMap { $0 }).joined(separator: "/")
+    ([rule.id, party.rawValue] + [subject.text, attribute.map { "\($0)" }].compactMap { $0 }).joined(separator: "/")
   }
 }
 
@@ -143,6 +143,6 @@ struct CheckReport {
   ) -> CheckFinding {
     CheckFinding(
       number: number, time: time, adapter: adapter, connection: connection, peer: peer, rule: rule, party: party,
-      seen: seen, allowed: allowed, subject: subject.text, attribute: attribute)
+      seen: seen, allowed: allowed, subject: subject, attribute: attribute)
   }
 }

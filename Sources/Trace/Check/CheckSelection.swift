@@ -48,7 +48,7 @@ public struct CheckSelection: Sendable {
 }
 
 /// The kind of packet that breaks a rule.
-enum CheckSubject {
+enum CheckSubject: Sendable {
   case none
   case command(HCIOpcode)
   case event(UInt8, UInt8?)
