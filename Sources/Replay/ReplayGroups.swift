@@ -4,8 +4,8 @@ import BindruneGAP
 ///
 /// A divergence follows from an earlier one
 /// - of its stream, until the two hosts agree in that stream again,
-/// - of security or commands on its link, which decide what the link permits, and of later links to the same peer, until
-///   a pairing with it has succeeded,
+/// - of security or commands on its link, which decide what the link permits, and of later links to the same peer,
+///   until a pairing with it has succeeded,
 /// - with the same PDUs.
 struct ReplayGroups {
   private struct Trouble {

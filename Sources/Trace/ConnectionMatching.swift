@@ -4,11 +4,11 @@ import BindruneWire
 /// # ConnectionMatching
 /// **Overview**: which connection of one trace stands for which of another.
 ///
-/// **Function**: connections of the same role are compared by samples of their packets: the share that both have. Of the
-/// pairs that agree, the most alike are taken first, as long as a device of one trace stays one device of the other. It
-/// is done twice, with and without the devices' addresses, since two runs may use other devices; the matching that
-/// agrees in more is kept. What is left is matched in order. Bounded by ``mostPairs``: with more connections only those
-/// at close places are compared.
+/// **Function**: connections of the same role are compared by samples of their packets: the share that both have. Of
+/// the pairs that agree, the most alike are taken first, as long as a device of one trace stays one device of the
+/// other. It is done twice, with and without the devices' addresses, since two runs may use other devices; the matching
+/// that agrees in more is kept. What is left is matched in order. Bounded by ``mostPairs``: with more connections only
+/// those at close places are compared.
 struct ConnectionMatching {
   /// Ordinal numbers of the two traces.
   private(set) var pairs: [(Int, Int)] = []

@@ -1,8 +1,9 @@
 import Glibc
 
-/// Whether the durations of one group tend to be longer than those of another: the test of Mann and Whitney (On a Test of
-/// Whether one of Two Random Variables is Stochastically Larger than the Other, 1947), with the normal approximation, a
-/// correction for ties and one for continuity. Durations in the same bucket of a ``Histogram``, 3 % wide, are ties.
+/// Whether the durations of one group tend to be longer than those of another: the test of Mann and Whitney (On a Test
+/// of Whether one of Two Random Variables is Stochastically Larger than the Other, 1947), with the normal
+/// approximation, a correction for ties and one for continuity. Durations in the same bucket of a ``Histogram``, 3 %
+/// wide, are ties.
 public struct RankTest: Sendable, Equatable {
   /// Samples of each group below which the approximation is not used and nothing is claimed.
   public static var leastSamples: Int { 20 }

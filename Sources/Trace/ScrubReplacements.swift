@@ -203,8 +203,8 @@ struct ScrubReplacements {
   }
 }
 
-/// A number that depends on a key and on every octet so far: SipHash-2-4 of them, each a word of the message. A value has
-/// a number for each of its octets, for which AES would take too long. Aumasson and Bernstein, 2012.
+/// A number that depends on a key and on every octet so far: SipHash-2-4 of them, each a word of the message. A value
+/// has a number for each of its octets, for which AES would take too long. Aumasson and Bernstein, 2012.
 private struct OctetChain {
   private var v0: UInt64, v1: UInt64, v2: UInt64, v3: UInt64
 

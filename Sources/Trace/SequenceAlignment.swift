@@ -2,10 +2,10 @@
 /// **Overview**: which elements of two sequences stand for each other, so that an insertion is one difference and not
 /// everything after it.
 ///
-/// **Function**: equal beginnings and ends are matched first. What is between them is compared by Myers' algorithm, which
-/// finds the fewest insertions and removals in a time of length times differences: E. W. Myers, An O(ND) Difference
-/// Algorithm and Its Variations, Algorithmica 1 (1986). Long parts are first cut at elements that each side has once, in
-/// the longest order that both share ("patience"). Time and memory are bounded: a part with more than
+/// **Function**: equal beginnings and ends are matched first. What is between them is compared by Myers' algorithm,
+/// which finds the fewest insertions and removals in a time of length times differences: E. W. Myers, An O(ND)
+/// Difference Algorithm and Its Variations, Algorithmica 1 (1986). Long parts are first cut at elements that each side
+/// has once, in the longest order that both share ("patience"). Time and memory are bounded: a part with more than
 /// ``mostDifferences`` differences and nothing to cut at is left as one difference, and ``isCoarse`` says so.
 struct SequenceAlignment {
   /// Consecutive elements that are equal.

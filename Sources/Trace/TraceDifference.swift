@@ -1,8 +1,8 @@
 /// Where two traces part.
 ///
 /// The connections of the two are matched by peer and by what they do, and the streams of a pair are aligned, so that a
-/// packet or a connection that only one trace has is one difference. Packets that stand for each other must also name the
-/// same connections and devices: a free address stands for one device throughout.
+/// packet or a connection that only one trace has is one difference. Packets that stand for each other must also name
+/// the same connections and devices: a free address stands for one device throughout.
 public struct TraceDifference: Sendable {
   /// Packets that follow each other in one trace and that the other does not have.
   public struct Run: Sendable, Equatable {

@@ -28,8 +28,9 @@ public enum TraceFreedom: String, Sendable, CaseIterable {
 ///     try second.read(into: &other)
 ///     let difference = TraceDifference(one.sink, other.sink)
 ///
-/// A packet is kept as its record number, a hash of 64 bits, and which devices and connections it names: 16 octets. Packets belong to streams, such as the PDUs
-/// of one protocol in one direction of a connection: correct runs may differ in how streams interleave.
+/// A packet is kept as its record number, a hash of 64 bits, and which devices and connections it names: 16 octets.
+/// Packets belong to streams, such as the PDUs of one protocol in one direction of a connection: correct runs may
+/// differ in how streams interleave.
 public struct TraceOutline: TraceSink, Sendable {
   /// Addresses and connections that are told apart.
   static var most: Int { 65_536 }

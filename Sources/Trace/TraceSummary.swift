@@ -5,8 +5,8 @@ import BindruneL2CAP
 import BindruneWire
 
 /// # TraceSummary
-/// **Overview**: what two versions of a device are compared by, as a ``TraceSink``: the GATT databases that a trace shows,
-/// errors, findings of the ``Checker``, and ``TraceStatistics``.
+/// **Overview**: what two versions of a device are compared by, as a ``TraceSink``: the GATT databases that a trace
+/// shows, errors, findings of the ``Checker``, and ``TraceStatistics``.
 ///
 ///     var one = DissectingSink(TraceSummary()), other = DissectingSink(TraceSummary())
 ///     try first.read(into: &one)

@@ -7,7 +7,8 @@ import BindruneWire
 import TestSupport
 import Testing
 
-/// A recording of our own in which everything happens: pairing, bonds, signed writes, values, services that come and go.
+/// A recording of our own in which everything happens: pairing, bonds, signed writes, values, services that come and
+/// go.
 @Suite("Replay: a life of two devices") struct LifeTests {
   private static let server = 0, client = 1
 

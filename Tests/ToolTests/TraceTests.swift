@@ -32,8 +32,8 @@ import Testing
     }
   }
 
-  /// Link type 256: the radio channel 12 has channel index 38 (Vol 6, Part B, §1.4.1), 0xC4 is −60 dBm; flags: dewhitened,
-  /// signal valid, CRC checked, and right in the first. An ADV_IND each.
+  /// Link type 256: the radio channel 12 has channel index 38 (Vol 6, Part B, §1.4.1), 0xC4 is −60 dBm; flags:
+  /// dewhitened, signal valid, CRC checked, and right in the first. An ADV_IND each.
   @Test func packetsFromTheAir() async throws {
     try await withFolder { folder in
       func record(_ flags: UInt8) -> [UInt8] {

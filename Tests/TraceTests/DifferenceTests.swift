@@ -113,8 +113,8 @@ import Testing
     }
     return packets
   }
-  /// What each difference has of the first trace, and of the second: 0 is nothing, else the first and the last record; and
-  /// the number of packets of both.
+  /// What each difference has of the first trace, and of the second: 0 is nothing, else the first and the last record;
+  /// and the number of packets of both.
   private func numbers(_ place: TraceDifference.Place) -> [[Int]] {
     place.hunks.map {
       [$0.first?.first ?? 0, $0.first?.last ?? 0, $0.second?.first ?? 0, $0.second?.last ?? 0]
