@@ -34,7 +34,8 @@ public struct ReplayDivergence: Sendable, Equatable {
   public var group: Int
   /// It is the first of its group.
   public var isFirst: Bool
-  /// The first rule of ``Checker`` that the recorded host breaks at this record: then the fault is the recorded host's.
+  /// The first rule of BindruneTrace's `Checker` that the recorded host breaks at this record: then the fault is the
+  /// recorded host's.
   public var breach: CheckRule?
 
   /// The recorded host does what the Specification forbids; false: the divergence alone does not tell whose fault it is.

@@ -24,7 +24,7 @@ public struct TraceGap: Sendable {
   public var count: UInt64
 }
 
-/// Reads a trace from a file, a pipe or standard input, in each ``CaptureFormat``, also compressed by gzip or in a zip
+/// Reads a trace from a file, a pipe or standard input, in each `CaptureFormat`, also compressed by gzip or in a zip
 /// archive or in the text of an Android bug report.
 ///
 ///     var file = try TraceFile(path: "capture.btsnoop")
