@@ -54,8 +54,9 @@ struct ReportSink: TraceSink {
   private(set) var links = ReportLinks()
   private(set) var attributes = ReportAttributes()
   private(set) var pairings = ReportPairings()
-  private(set) var checker = Checker()
-  private(set) var story = TraceStory()
+  private var judges = PairedSink(Checker(), TraceStory())
+  var checker: Checker { judges.first }
+  var story: TraceStory { judges.second }
   private var lines: TraceLines<ReportLine>
   private var names: TraceNames
   private var waiting: Waiting?
@@ -78,15 +79,14 @@ struct ReportSink: TraceSink {
     finish()
     lines.pause()
     describe()
-    checker.pause()
-    story.pause()
+    judges.pause()
   }
-  mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord) { checker.lost(handle, of: record) }
+  mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord) { judges.lost(handle, of: record) }
   mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
   ) {
     lines.violation(violation, handle, direction, of: record)
-    checker.violation(violation, handle, direction, of: record)
+    judges.violation(violation, handle, direction, of: record)
   }
 
   // MARK: Records
@@ -94,8 +94,7 @@ struct ReportSink: TraceSink {
   mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     finish()
     lines.record(record, bytes)
-    checker.record(record, bytes)
-    story.record(record, bytes)
+    judges.record(record, bytes)
     names.learn(record, bytes)
     var row = ReportRow(time: record.time / 1_000, adapter: record.adapter)
     follow(record, bytes, &row)
@@ -151,8 +150,7 @@ struct ReportSink: TraceSink {
 
   mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
     lines.frame(frame, payload, of: record)
-    checker.frame(frame, payload, of: record)
-    story.frame(frame, payload, of: record)
+    judges.frame(frame, payload, of: record)
     let isFromAir = record.content != .packet
     guard var waiting,
       let link = links.link(frame.adapter, frame.connection, at: record.number, isFromAir: isFromAir, opens: true)
@@ -177,8 +175,7 @@ struct ReportSink: TraceSink {
   }
   mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
     lines.enhancedPDU(frame, pdu, of: record)
-    checker.enhancedPDU(frame, pdu, of: record)
-    story.enhancedPDU(frame, pdu, of: record)
+    judges.enhancedPDU(frame, pdu, of: record)
     guard var waiting, waiting.row.link >= 0, !pdu.isEmpty else { return }
     // A PDU in several K-frames stands nowhere in one piece.
     let isInOne = waiting.frame?.1.count == CreditFrame.lengthCount + pdu.count

@@ -182,6 +182,7 @@ public struct ExplainedRecord: TraceSink {
   ) {
     checker.violation(violation, handle, direction, of: record)
   }
+  public mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord) { checker.lost(handle, of: record) }
   /// Later packets may show that the record broke a rule, so the whole trace is read.
   public mutating func pause() {
     checker.pause()

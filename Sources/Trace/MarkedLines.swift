@@ -10,8 +10,7 @@ import BindruneWire
 /// **Function**: the lines of a record wait until the checker has seen it, which is before the next record. What only
 /// a later packet shows has a line of its own, with the number and time of the packet that it is about.
 public struct MarkedLines<Output: TraceLineSink>: TraceSink {
-  private var lines: TraceLines<HeldLines>
-  private var checker = Checker()
+  private var sinks: PairedSink<TraceLines<HeldLines>, Checker>
   public var output: Output
   private let isLive: Bool
 
@@ -21,43 +20,41 @@ public struct MarkedLines<Output: TraceLineSink>: TraceSink {
   ) {
     self.output = output
     self.isLive = isLive
-    lines = TraceLines(HeldLines(), filter: filter, identities: identities)
+    sinks = PairedSink(TraceLines(HeldLines(), filter: filter, identities: identities), Checker())
   }
 
   public mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     // The line of an ACL packet that ends no frame comes with the next record.
-    lines.record(record, bytes)
+    sinks.first.record(record, bytes)
     release(before: record.number)
-    checker.record(record, bytes)
+    sinks.second.record(record, bytes)
   }
   public mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
-    lines.frame(frame, payload, of: record)
-    checker.frame(frame, payload, of: record)
+    sinks.frame(frame, payload, of: record)
   }
   public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
-    lines.enhancedPDU(frame, pdu, of: record)
-    checker.enhancedPDU(frame, pdu, of: record)
+    sinks.enhancedPDU(frame, pdu, of: record)
   }
   public mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
   ) {
-    lines.violation(violation, handle, direction, of: record)
-    checker.violation(violation, handle, direction, of: record)
+    sinks.violation(violation, handle, direction, of: record)
   }
-  public var wantsMore: Bool { lines.wantsMore }
+  public mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord) { sinks.lost(handle, of: record) }
+  public var wantsMore: Bool { sinks.wantsMore }
   public mutating func pause() {
-    lines.pause()
+    sinks.first.pause()
     // At the end breaches that later packets could have explained are marked.
-    if !isLive, wantsMore { checker.pause() }
+    if !isLive, wantsMore { sinks.second.pause() }
     release(before: .max)
     output.flush()
   }
 
   private mutating func release(before number: Int) {
-    let findings = checker.takeFindings()
-    if findings.isEmpty, lines.output.held.isEmpty { return }
+    let findings = sinks.second.takeFindings(), held = sinks.first.output.held
+    if findings.isEmpty, held.isEmpty { return }
     var waiting: [TraceLine] = [], marked: Set<Int> = []
-    for line in lines.output.held {
+    for line in held {
       guard line.number < number else {
         waiting.append(line)
         continue
@@ -69,9 +66,9 @@ public struct MarkedLines<Output: TraceLineSink>: TraceSink {
       marked.insert(line.number)
       output.receive(line)
     }
-    lines.output.held = waiting
+    sinks.first.output.held = waiting
     for finding in findings where !marked.contains(finding.number) {
-      if let line = lines.line(of: finding) { output.receive(line) }
+      if let line = sinks.first.line(of: finding) { output.receive(line) }
     }
   }
 }

@@ -31,12 +31,12 @@ public struct TraceSummary: TraceSink {
     public var error: ATTError
   }
 
-  public private(set) var statistics = TraceStatistics()
+  private var sinks = PairedSink(TraceStatistics(), Checker())
+  public var statistics: TraceStatistics { sinks.first }
   public private(set) var databases: [Server: ShownDatabase] = [:]
   public private(set) var failures: [Failure: Int] = [:]
   /// How often each rule is broken.
   public private(set) var findings: [CheckRule: Int] = [:]
-  private var checker = Checker()
   private struct Link: Hashable {
     var adapter: UInt16, connection: UInt32
     var bearer: ChannelID?
@@ -50,9 +50,8 @@ public struct TraceSummary: TraceSink {
   public init() {}
 
   public mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    statistics.record(record, bytes)
-    checker.record(record, bytes)
-    if checker.findings.count >= 1_000 { take() }
+    sinks.record(record, bytes)
+    if sinks.second.findings.count >= 1_000 { take() }
     guard case .packet = record.content, bytes.count > 0, bytes[0] == HCIPacketType.event.rawValue else { return }
     switch try? HCIEvent(bytes) {
     case .leConnectionComplete(let event) where event.status == .success:
@@ -68,27 +67,26 @@ public struct TraceSummary: TraceSink {
     asked = asked.filter { $0.key.adapter != link.adapter || $0.key.connection != link.connection }
   }
   public mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
-    statistics.frame(frame, payload, of: record)
-    checker.frame(frame, payload, of: record)
+    sinks.frame(frame, payload, of: record)
     if frame.channel == .attribute { attribute(frame, payload) }
   }
   public mutating func enhancedPDU(_ frame: TraceFrame, _ pdu: Span<UInt8>, of record: CaptureRecord) {
-    statistics.enhancedPDU(frame, pdu, of: record)
-    checker.enhancedPDU(frame, pdu, of: record)
+    sinks.enhancedPDU(frame, pdu, of: record)
     attribute(frame, pdu)
   }
   public mutating func violation(
     _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
   ) {
-    statistics.violation(violation, handle, direction, of: record)
-    checker.violation(violation, handle, direction, of: record)
+    sinks.violation(violation, handle, direction, of: record)
   }
+  public mutating func lost(_ handle: ConnectionHandle, of record: CaptureRecord) { sinks.lost(handle, of: record) }
   public mutating func pause() {
-    statistics.pause()
-    checker.pause()
+    sinks.pause()
     take()
   }
-  private mutating func take() { for finding in checker.takeFindings() { findings[finding.rule, default: 0] += 1 } }
+  private mutating func take() {
+    for finding in sinks.second.takeFindings() { findings[finding.rule, default: 0] += 1 }
+  }
 
   /// `frame.direction` is nil in a capture without directions: its questions and answers are one side's.
   private mutating func attribute(_ frame: TraceFrame, _ pdu: Span<UInt8>) {

@@ -45,6 +45,12 @@ import Testing
     var place: String
     var lines: [(number: Int, text: String)]
     var testDescription: String { "\(rule) \(isPass ? "kept" : "broken") (\(place))" }
+    /// Its packets, without the marks.
+    func script() throws -> CheckScript {
+      var script = CheckScript()
+      for line in lines { try script.append(line.text.prefix { $0 != "!" }.description) }
+      return script
+    }
   }
 
   static func files() -> [URL] {
@@ -136,8 +142,7 @@ import Testing
   /// Mutations of the fixtures, packets that the recorder has cut, and clocks that jump: never a trap.
   @Test func mutations() throws {
     let seeds = try Self.cases().map { fixture in
-      var script = CheckScript()
-      for line in fixture.lines { try script.append(line.text.prefix { $0 != "!" }.description) }
+      let script = try fixture.script()
       return script.packets.flatMap { [UInt8(clamping: $0.octets.count)] + $0.octets }
     }
     var judged = 0
@@ -257,6 +262,11 @@ struct CheckScript {
 
   func check(_ rules: Set<CheckRule> = Set(CheckRule.allCases)) -> Checker {
     var sink = DissectingSink(Checker(rules: rules))
+    run(into: &sink)
+    return sink.sink
+  }
+  /// The records, each with the octets that its recorder has kept, and the end of the trace.
+  func run(into sink: inout some CaptureSink & ~Copyable) {
     for (index, packet) in packets.enumerated() {
       let record = CaptureRecord(
         number: index + 1, time: packet.time, direction: packet.direction, originalCount: packet.octets.count,
@@ -264,6 +274,5 @@ struct CheckScript {
       sink.receive(record, packet.octets.span.extracting(first: kept[index] ?? packet.octets.count))
     }
     sink.pause()
-    return sink.sink
   }
 }

@@ -157,17 +157,11 @@ import Testing
   /// Every record of every fixture of the checker: marked with what the checker finds, and with nothing else.
   @Test func recordsAreMarkedAsTheCheckerFinds() throws {
     for fixture in CheckTests.cases() {
-      var script = CheckScript()
-      for line in fixture.lines { try script.append(line.text.prefix { $0 != "!" }.description) }
+      let script = try fixture.script()
       let findings = script.check().findings
       for number in script.packets.indices.map({ $0 + 1 }) {
         var sink = DissectingSink(ExplainedRecord(number))
-        for (index, packet) in script.packets.enumerated() {
-          let record = CaptureRecord(
-            number: index + 1, time: packet.time, direction: packet.direction, octets: Octets(0, packet.octets.count))
-          sink.receive(record, packet.octets.span)
-        }
-        sink.pause()
+        script.run(into: &sink)
         guard let explanation = sink.sink.explanation(as: nil) else { continue }
         let own = findings.filter { $0.number == number }
         #expect(explanation.isSound == own.isEmpty, "\(fixture.place), record \(number)")

@@ -299,15 +299,9 @@ struct Packets {
   /// The lines name what the checker finds, each finding once: also what only a later packet shows.
   @Test func marks() throws {
     for fixture in CheckTests.cases() {
-      var script = CheckScript()
-      for line in fixture.lines { try script.append(line.text.prefix { $0 != "!" }.description) }
+      let script = try fixture.script()
       var sink = DissectingSink(MarkedLines(LineSink()))
-      for (index, packet) in script.packets.enumerated() {
-        let record = CaptureRecord(
-          number: index + 1, time: packet.time, direction: packet.direction, octets: Octets(0, packet.octets.count))
-        sink.receive(record, packet.octets.span)
-      }
-      sink.pause()
+      script.run(into: &sink)
       let findings = script.check().findings
       for finding in findings {
         let sentence = "\(finding.rule.id): \(finding.seen); allowed: \(finding.allowed)  (\(finding.rule.section))"
@@ -316,6 +310,8 @@ struct Packets {
         }
         #expect(lines.count == 1, "\(fixture.place): \(sentence)")
       }
+      let marks = sink.sink.output.lines.compactMap(\.problem).joined().components(separatedBy: "; allowed: ").count - 1
+      #expect(marks == findings.count, "\(fixture.place)")
       let late = sink.sink.output.lines.count { $0.name.hasPrefix("Record ") }
       #expect(sink.sink.output.lines.count - late == script.packets.count, "\(fixture.place)")
     }

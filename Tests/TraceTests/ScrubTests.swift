@@ -151,13 +151,8 @@ import Testing
 
   /// Mistakes stay mistakes: every finding of every fixture of the checker, whatever is replaced.
   @Test(arguments: CheckTests.cases()) func findings(_ fixture: CheckTests.Case) throws {
-    var script = CheckScript(), trace = CapturedTrace()
-    for line in fixture.lines { try script.append(line.text.prefix { $0 != "!" }.description) }
-    for (index, packet) in script.packets.enumerated() {
-      let record = CaptureRecord(
-        number: index + 1, time: packet.time, direction: packet.direction, octets: Octets(0, packet.octets.count))
-      trace.receive(record, packet.octets.span)
-    }
+    var trace = CapturedTrace()
+    try fixture.script().run(into: &trace)
     for (values, keeps) in [(false, false), (true, false), (false, true), (true, true)] {
       var scrubber = TraceScrubber(seed: 0x5EED)
       (scrubber.scrubsValues, scrubber.keepsUnknown) = (values, keeps)

@@ -112,12 +112,7 @@ import Testing
 
   private func story(_ script: CheckScript) -> TraceStory {
     var sink = DissectingSink(TraceStory())
-    for (index, packet) in script.packets.enumerated() {
-      let record = CaptureRecord(
-        number: index + 1, time: packet.time, direction: packet.direction, octets: Octets(0, packet.octets.count))
-      sink.receive(record, packet.octets.span)
-    }
-    sink.pause()
+    script.run(into: &sink)
     return sink.sink
   }
 

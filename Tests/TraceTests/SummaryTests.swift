@@ -21,6 +21,14 @@ import Testing
     return packets
   }
 
+  /// A summary counts what the checker finds, also where the recorder has cut packets.
+  @Test(arguments: CheckTests.cases()) func findings(_ fixture: CheckTests.Case) throws {
+    let script = try fixture.script()
+    var sink = DissectingSink(TraceSummary())
+    script.run(into: &sink)
+    #expect(sink.sink.findings == Dictionary(script.check().findings.map { ($0.rule, 1) }, uniquingKeysWith: +))
+  }
+
   /// A service with a characteristic and its configuration moves, gains a property, and another service is new.
   @Test func databases() throws {
     let one = summary(
